@@ -1,0 +1,295 @@
+// Package result is the one document everything else is rendered from: run.json. It holds what was planned, what was
+// measured and what was concluded; reports, comments and verify read only this. Absent is null, never 0.
+// All times are in seconds, sizes in bytes, shares as ratios.
+package result
+
+import (
+	"time"
+
+	"h100-inference-control-plane/runner/engine"
+	"h100-inference-control-plane/runner/plan"
+	"h100-inference-control-plane/runner/spec"
+)
+
+// Schema is the version of the document. A folder of an older schema stays readable for ever.
+const Schema = "bench/result/v1"
+
+// Verdict is a conclusion.
+type Verdict string
+
+// The verdicts, of an SLO, a trial and a run.
+const (
+	Pass         Verdict = "PASS"
+	Fail         Verdict = "FAIL"
+	Inconclusive Verdict = "INCONCLUSIVE"
+	Error        Verdict = "ERROR"
+	Superseded   Verdict = "SUPERSEDED"
+)
+
+// Run is one experiment's result.
+type Run struct {
+	Schema     string           `json:"schema"`
+	RunKey     string           `json:"run_key"`
+	Simulated  bool             `json:"simulated"`
+	Synthetic  string           `json:"synthetic,omitempty"` // not empty when the weights are not the model's, and why: "shapes and timings, not text"
+	Verdict    Verdict          `json:"verdict"`
+	Reason     string           `json:"reason"` // one sentence
+	Started    time.Time        `json:"started"`
+	Ended      time.Time        `json:"ended"`
+	Tool       Tool             `json:"tool"`
+	Host       Host             `json:"host"`
+	Where      string           `json:"where"` // provisioner: process, endpoint
+	Experiment *spec.Experiment `json:"experiment"`
+	Plan       Plan             `json:"plan"`
+	Floor      *Floor           `json:"floor"` // what the load generator was calibrated to on this host; null = not calibrated
+	Starts     []Start          `json:"starts"`
+	Trials     []Trial          `json:"trials"` // in the order in which they ran; planned but missing ones have Outcome "missing"
+	Cells      []Cell           `json:"cells"`
+	Gates      []Gate           `json:"gates"`
+	Warnings   []plan.Warning   `json:"warnings,omitempty"`
+	Files      []File           `json:"files"` // every other file of the folder
+}
+
+// Tool is the program that measured.
+type Tool struct {
+	Version         string `json:"version"`
+	Go              string `json:"go"`
+	LoadGenerator   string `json:"load_generator"` // version of the load generator's behaviour; part of keys
+	VictoriaMetrics string `json:"victoriametrics"`
+}
+
+// Host is the machine that ran the load generator.
+type Host struct {
+	OS          string   `json:"os"`
+	Arch        string   `json:"arch"`
+	Kernel      string   `json:"kernel,omitempty"`
+	CPU         string   `json:"cpu,omitempty"`
+	Cores       int      `json:"cores"`
+	CPUQuota    *float64 `json:"cpu_quota"` // cores the cgroup allows; null = no limit found
+	MemoryBytes *int64   `json:"memory_bytes"`
+	GPUs        []GPU    `json:"gpus"`        // null = nvidia-smi absent, [] = it saw none
+	Fingerprint string   `json:"fingerprint"` // hex SHA-256 over what may change a number; part of keys
+}
+
+// GPU is one device as nvidia-smi shows it.
+type GPU struct {
+	Name        string   `json:"name"`
+	Driver      string   `json:"driver"`
+	MemoryBytes *int64   `json:"memory_bytes"`
+	PowerLimitW *float64 `json:"power_limit_watts"`
+}
+
+// Plan is what of the plan a reader of the result needs.
+type Plan struct {
+	Seed     uint64        `json:"seed"`
+	Order    []string      `json:"order"` // start IDs with their config, as run: "s01 default"
+	Estimate plan.Estimate `json:"estimate"`
+}
+
+// Floor is the load generator's own error on this host, from `benchctl calibrate`. Seconds; never subtracted.
+type Floor struct {
+	Streams         int       `json:"streams"`
+	IntervalS       float64   `json:"interval_seconds"`
+	ErrorP50        float64   `json:"error_p50_seconds"`
+	ErrorP99        float64   `json:"error_p99_seconds"`
+	CPUPerEvent     float64   `json:"cpu_seconds_per_event"`
+	EventsPerSecond float64   `json:"events_per_second"` // sustained
+	LatenessP99     float64   `json:"lateness_p99_seconds"`
+	When            time.Time `json:"when"`
+}
+
+// Start is one life of an engine.
+type Start struct {
+	ID        string                     `json:"id"`
+	Config    string                     `json:"config"`
+	Repeat    int                        `json:"repeat"`
+	Block     int                        `json:"block"`
+	Attempt   int                        `json:"attempt"` // 1 = first; a resumed run starts an engine again
+	Argv      []string                   `json:"argv"`
+	Began     time.Time                  `json:"began"`
+	ReadyS    *float64                   `json:"ready_seconds"`     // process start to first 200
+	EngineS   *float64                   `json:"engine_seconds"`    // process start to end: what is paid for
+	Version   string                     `json:"version"`           // as the engine says
+	Effective map[string]any             `json:"effective"`         // as the engine says; null = not reported
+	Differs   []Difference               `json:"differs,omitempty"` // requested ≠ effective
+	Facts     []engine.LogFact           `json:"facts,omitempty"`   // from the log, in order; jit lines are counted per trial
+	Series    map[engine.Quantity]string `json:"series,omitempty"`  // the name under which each quantity was found
+	Log       string                     `json:"log,omitempty"`     // file in the folder
+	Error     string                     `json:"error,omitempty"`   // why it failed, one line
+}
+
+// Difference is one flag whose effective value is not the requested one.
+type Difference struct {
+	Flag      string `json:"flag"`
+	Requested any    `json:"requested"`
+	Effective any    `json:"effective"`
+}
+
+// Outcome says whether a trial has numbers.
+type Outcome string
+
+// The outcomes of a trial.
+const (
+	Measured Outcome = "measured"
+	Broken   Outcome = "broken"  // began and did not finish: Error says why
+	Missing  Outcome = "missing" // never ran
+)
+
+// Trial is one cell measured in one start.
+type Trial struct {
+	ID       string      `json:"id"`
+	Config   string      `json:"config"`
+	Point    spec.Point  `json:"load"`
+	Repeat   int         `json:"repeat"`
+	Start    string      `json:"start"`
+	Attempt  int         `json:"attempt"`
+	Outcome  Outcome     `json:"outcome"`
+	Error    string      `json:"error,omitempty"`
+	Seed     uint64      `json:"seed"`
+	Workload string      `json:"workload_sha256"` // of the request bytes
+	Window   *Window     `json:"window"`
+	Client   *Client     `json:"client"`
+	Server   *Server     `json:"server"`
+	Agree    []Agreement `json:"reconciliation,omitempty"`
+	Load     *LoadHealth `json:"load_health"`
+	SLO      []Judgement `json:"slo,omitempty"`
+	Verdict  Verdict     `json:"verdict"`
+}
+
+// Window is the interval that was measured, (t0, t1], on the wall clock.
+type Window struct {
+	T0      time.Time `json:"t0"` // whole milliseconds
+	T1      time.Time `json:"t1"`
+	Seconds float64   `json:"seconds"`
+}
+
+// Client is what the load generator counted and timed.
+type Client struct {
+	Requests     int            `json:"requests"`
+	Succeeded    int            `json:"succeeded"`
+	Failed       int            `json:"failed"`
+	Errors       map[string]int `json:"errors,omitempty"`       // by class
+	ErrorDetail  string         `json:"error_detail,omitempty"` // the first server message
+	PromptTokens *int64         `json:"prompt_tokens"`
+	OutputTokens *int64         `json:"output_tokens"`
+	CachedTokens *int64         `json:"cached_tokens"`
+	NoUsage      int            `json:"no_usage"`            // successes without usage
+	WrongLength  int            `json:"wrong_length"`        // exact asked and another length came
+	RequestsPerS *float64       `json:"requests_per_second"` // successes ÷ wall: "seed-style"
+	OutputPerS   *float64       `json:"output_tokens_per_second"`
+	TTFT         *Dist          `json:"ttft"`
+	TPOT         *Dist          `json:"tpot"` // over requests with >= 2 output tokens
+	E2E          *Dist          `json:"e2e"`
+	InterChunk   *Dist          `json:"inter_chunk"`   // null when more than 5 % of tokens were coalesced
+	Coalesced    *float64       `json:"coalesced"`     // share of events that shared a read with the one before
+	OutputLength *Dist          `json:"output_length"` // tokens
+	PromptLength *Dist          `json:"prompt_length"` // tokens
+	MeanInFlight *float64       `json:"mean_in_flight"`
+}
+
+// Dist describes a sample. Quantiles interpolate linearly at rank q(n-1), as MetricsQL's quantile_over_time does.
+type Dist struct {
+	N    int      `json:"n"`
+	Mean float64  `json:"mean"`
+	Min  float64  `json:"min"`
+	P50  float64  `json:"p50"`
+	P90  float64  `json:"p90"`
+	P99  *float64 `json:"p99"` // null below 100 samples
+	Max  float64  `json:"max"`
+}
+
+// Server is what the engine counted over the window: exact differences of counters. Null = not reported.
+type Server struct {
+	Requests      *float64 `json:"requests"`
+	PromptTokens  *float64 `json:"prompt_tokens"`
+	OutputTokens  *float64 `json:"output_tokens"`
+	PrefixQueries *float64 `json:"prefix_cache_queries"` // tokens
+	PrefixHits    *float64 `json:"prefix_cache_hits"`    // tokens
+	Preemptions   *float64 `json:"preemptions"`
+	MeanTTFT      *float64 `json:"mean_ttft"`
+	MeanE2E       *float64 `json:"mean_e2e"`
+	MeanITL       *float64 `json:"mean_itl"`
+	MeanQueue     *float64 `json:"mean_queue"`
+	MeanRunning   *float64 `json:"mean_running"`
+	MaxKVUsage    *float64 `json:"max_kv_usage"` // ratio
+	Restarted     *bool    `json:"restarted"`
+	JIT           int      `json:"jit"` // compile lines in the log inside the window
+	JITKernels    []string `json:"jit_kernels,omitempty"`
+	Samples       *int64   `json:"samples"` // read back from VictoriaMetrics
+}
+
+// Agreement is one quantity that client and server both counted.
+type Agreement struct {
+	What   string   `json:"what"`
+	Client *float64 `json:"client"`
+	Server *float64 `json:"server"`
+	Agrees *bool    `json:"agrees"` // null when one side did not report
+	Limit  string   `json:"limit"`
+}
+
+// LoadHealth is how well the load generator did its own work.
+type LoadHealth struct {
+	CPU          *float64 `json:"cpu"`             // share of the cores it may use
+	SchedP99     *float64 `json:"sched_p99"`       // seconds a goroutine waited for a thread
+	LatenessP99  *float64 `json:"lateness_p99"`    // seconds between scheduled and sent; null in closed loop
+	NewConns     int      `json:"new_connections"` // inside the window
+	Capped       int      `json:"capped"`          // open loop: arrivals that had to wait for max_in_flight
+	PeakRSSBytes *int64   `json:"peak_rss_bytes"`
+}
+
+// Judgement is one SLO on one trial.
+type Judgement struct {
+	Name    string   `json:"name"`
+	Query   string   `json:"query"` // as sent: window and labels in place
+	Value   *float64 `json:"value"` // null = no data
+	Samples *int64   `json:"samples"`
+	Max     *float64 `json:"max"`
+	Min     *float64 `json:"min"`
+	Unit    string   `json:"unit,omitempty"`
+	Gate    bool     `json:"gate"`
+	Verdict Verdict  `json:"verdict"`
+	Reason  string   `json:"reason,omitempty"`
+}
+
+// Cell is one config at one load point over all its starts: medians with every start's value beside them.
+type Cell struct {
+	Config       string     `json:"config"`
+	Point        spec.Point `json:"load"`
+	Trials       []string   `json:"trials"` // IDs of measured trials
+	Planned      int        `json:"planned"`
+	RequestsPerS *Median    `json:"requests_per_second"`
+	OutputPerS   *Median    `json:"output_tokens_per_second"`
+	TTFTP50      *Median    `json:"ttft_p50"`
+	TPOTP50      *Median    `json:"tpot_p50"`
+	E2EP50       *Median    `json:"e2e_p50"`
+	E2EP99       *Median    `json:"e2e_p99"`
+	ErrorShare   *Median    `json:"error_share"`
+	Verdict      Verdict    `json:"verdict"`
+}
+
+// Median is the median over starts, and each start's value in the order of Trials.
+type Median struct {
+	Value  float64   `json:"value"`
+	Starts []float64 `json:"starts"`
+}
+
+// Gate is one SLO of one cell: what decided the verdict.
+type Gate struct {
+	SLO     string     `json:"slo"`
+	Config  string     `json:"config"`
+	Point   spec.Point `json:"load"`
+	Gate    bool       `json:"gate"` // false: shown only (a non-gating SLO, or the comparison's baseline)
+	Verdict Verdict    `json:"verdict"`
+	Worst   *float64   `json:"worst"` // over starts
+	Max     *float64   `json:"max"`
+	Min     *float64   `json:"min"`
+	Unit    string     `json:"unit,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
+}
+
+// File is one file of the folder.
+type File struct {
+	Path   string `json:"path"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
