@@ -57,6 +57,8 @@ func play(words []string) int {
 			say("tree")
 			return 0
 		}
+	case "headless": // goes on without its main thread
+		onMainThread(func() { syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0) })
 	case "exit":
 		n, _ := strconv.Atoi(words[1])
 		return n
@@ -130,6 +132,18 @@ func self(role string) *exec.Cmd {
 	cmd.Args = []string{os.Args[0]}
 	cmd.Env = append(os.Environ(), roleVar+"="+role)
 	return cmd
+}
+
+// onMainThread runs f, which ends the thread, on the main thread.
+func onMainThread(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		if syscall.Gettid() == os.Getpid() {
+			f()
+		}
+		onMainThread(f) // this thread stays taken, so the next goroutine gets another one
+		select {}
+	}()
 }
 
 // cast is who is on stage: what each process said it is.
@@ -259,6 +273,23 @@ func TestStopSuccess(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The process table shows the state of a main thread. One that has ended does not mean that the process has.
+func TestStopWithoutMainThread(t *testing.T) {
+	p, out := startRole(t, t.TempDir(), "headless")
+	who := listen(t, out, "headless")
+	eventually(t, "the main thread ends", func() bool {
+		now, err := readProc(p.PID())
+		return err == nil && now.state == 'Z'
+	})
+	if members, err := p.Members(); err != nil || !slices.Equal(members, []int{p.PID()}) {
+		t.Errorf("members %v, %v; want the process itself", members, err)
+	}
+	if err := p.Stop(context.Background(), patience); err != nil {
+		t.Fatal(err)
+	}
+	who.mustBeGone(t)
 }
 
 // An hour of grace is over when the context is; all callers wait for the same end.
@@ -713,8 +744,8 @@ func TestOutput(t *testing.T) {
 }
 
 func TestParseStatSuccess(t *testing.T) {
-	got, err := parseStat([]byte("42 (a) b (c) S 7 40 40 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 123456 1000 100\n"))
-	if want := (proc{pid: 42, ppid: 7, pgid: 40, start: 123456, state: 'S'}); err != nil || got != want {
+	got, err := parseStat([]byte("42 (a) b (c) S 7 40 40 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 3 0 123456 1000 100\n"))
+	if want := (proc{pid: 42, ppid: 7, pgid: 40, start: 123456, state: 'S', threads: 3}); err != nil || got != want {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
 }

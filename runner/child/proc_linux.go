@@ -38,7 +38,8 @@ type Proc struct {
 }
 
 // Start starts a child. It returns when the program is running (the exec has succeeded), and an error otherwise, which
-// does not name the label; nothing is left then. The caller owns the Proc and calls Stop, also after the child has ended by itself.
+// does not name the label; nothing is left then. The caller owns the Proc and calls Stop; after the child has ended by
+// itself that is harmless.
 func Start(o Options) (*Proc, error) {
 	if len(o.Argv) == 0 || o.StateDir == "" {
 		return nil, errors.New("no command or no state folder")
@@ -122,9 +123,10 @@ func (p *Proc) live(cmd *exec.Cmd, started chan<- error) {
 			p.exit.Signal = unix.SignalName(ws.Signal())
 		}
 	}
+	// With survivors the lock file and the watchdog stay: they get another chance when we end.
 	if p.left == nil {
 		p.left = p.release()
-	} // otherwise the lock file and the watchdog stay: they get another chance when we end
+	}
 }
 
 // announce tells the registry and the watchdog who was started.

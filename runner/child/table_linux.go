@@ -22,12 +22,16 @@ type ident struct {
 type proc struct {
 	pid, ppid, pgid int
 	start           uint64
-	state           byte // 'Z' = ended, not collected
+	state           byte // of the main thread; 'Z' = ended, not collected
+	threads         int
 }
 
 func (p proc) ident() ident { return ident{p.pid, p.start} }
 
-func (p proc) dead() bool { return p.state == 'Z' || p.state == 'X' }
+// dead reports that nothing of the process runs and holds memory any more. The state alone is the main thread's: a
+// killed engine is 'Z' while its other threads still tear down gigabytes, and a program may go on without its main
+// thread.
+func (p proc) dead() bool { return (p.state == 'Z' || p.state == 'X') && p.threads <= 1 }
 
 // signal reaches exactly this process, or nobody: through a pidfd when the kernel has them, because between reading
 // the table and sending the signal the number may have become somebody else's.
@@ -69,12 +73,13 @@ func parseStat(b []byte) (proc, error) {
 		return proc{}, errors.New("stat line is too short")
 	}
 	var p proc
-	var errs [4]error
+	var errs [5]error
 	p.state = f[0][0]
 	p.pid, errs[0] = strconv.Atoi(string(bytes.TrimSpace(b[:open])))
 	p.ppid, errs[1] = strconv.Atoi(string(f[1]))
 	p.pgid, errs[2] = strconv.Atoi(string(f[2]))
-	p.start, errs[3] = strconv.ParseUint(string(f[19]), 10, 64)
+	p.threads, errs[3] = strconv.Atoi(string(f[17]))
+	p.start, errs[4] = strconv.ParseUint(string(f[19]), 10, 64)
 	if err := errors.Join(errs[:]...); err != nil {
 		return proc{}, fmt.Errorf("stat line: %w", err)
 	}

@@ -33,7 +33,7 @@ type Engine interface {
 	// LogLine reads one line of the engine's log (without newline). ok is false when the line says nothing known.
 	LogLine(line string) (f LogFact, ok bool)
 	// FailureReason returns the line of a log that best says why the engine failed, cleaned of its prefix, or "".
-	// It is given the last part of the log (at least the last 256 KiB, whole lines).
+	// It is given the last part of the log (at least the last 4 MiB, whole lines).
 	FailureReason(log []byte) string
 }
 

@@ -45,7 +45,7 @@ type Server interface {
 	// Exited is closed when the engine has ended, asked or not.
 	Exited() <-chan struct{}
 	// Err is nil while the engine runs and after a Stop; otherwise a *CrashError. An engine that ends without being
-	// asked has crashed, whatever its exit code.
+	// asked has crashed, whatever its exit code; a Stop after that does not take the error back.
 	Err() error
 	// Stop ends the engine and everything it started, politely first, and waits. Stopping twice is stopping once.
 	Stop(ctx context.Context) error
@@ -73,7 +73,7 @@ func (e *StartError) Unwrap() error { return e.Err }
 // CrashError says that a running engine ended unasked.
 type CrashError struct {
 	Engine   string
-	ExitCode int    // -1 when it was killed by a signal
+	ExitCode int    // -1 when it was killed by a signal, or is not known
 	Signal   string // "" when it exited
 	Reason   string // the engine's own words, or ""
 	Log      string
@@ -81,8 +81,11 @@ type CrashError struct {
 
 func (e *CrashError) Error() string {
 	how := fmt.Sprintf("exit code %d", e.ExitCode)
-	if e.Signal != "" {
+	switch {
+	case e.Signal != "":
 		how = "signal " + e.Signal
+	case e.ExitCode < 0:
+		how = "exit code not known"
 	}
 	return e.Engine + " ended while it was in use: " + cause(errors.New(how), e.Reason, e.Log)
 }

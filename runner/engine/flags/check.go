@@ -27,7 +27,7 @@ func (p *Problem) Error() string { return p.Message }
 // and the same map as a JSON string), so that keys over it agree. name may have parts (compilation-config.mode), which
 // set one key of a JSON option.
 func (t Table) Check(name string, v any) (any, *Problem) {
-	if why, ok := reserved(name); ok {
+	if why, ok := Reserved(name); ok {
 		return nil, &Problem{Message: name + " is not a config's to set", Hint: why, Name: true}
 	}
 	base, part, dotted := strings.Cut(name, ".")

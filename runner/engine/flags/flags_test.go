@@ -105,7 +105,7 @@ func TestDefaultsPassTheirOwnCheck(t *testing.T) {
 		table, _, _ := Nearest(version)
 		for _, name := range table.Names() {
 			o, _ := table.Lookup(name)
-			if _, isReserved := reserved(name); isReserved || o.Default == nil || reflect.DeepEqual(o.Default, []any{}) {
+			if _, isReserved := Reserved(name); isReserved || o.Default == nil || reflect.DeepEqual(o.Default, []any{}) {
 				continue
 			}
 			checked++

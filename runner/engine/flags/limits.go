@@ -69,8 +69,8 @@ func (o Option) bounded(v any) *Problem {
 
 func plain(f float64) string { return fmt.Sprintf("%.0f", f) }
 
-// reserved are flags that are not a config's to set, each with the reason.
-func reserved(name string) (string, bool) {
+// Reserved reports flags that are not a config's to set, each with the reason.
+func Reserved(name string) (string, bool) {
 	switch name {
 	case "model", "model-tag", "served-model-name":
 		return "it is the spec's model.name (and model.path)", true
