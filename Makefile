@@ -63,7 +63,7 @@ compare-aiohttp: build ## time stamps and CPU of our client beside an aiohttp cl
 	tools/compare/run.sh
 
 flags: need-go ## add a vLLM release to the flag table: make flags VERSION=x.y.z FROM=table.json
-	go run ./tools/flagtable -version "$(VERSION)" -from "$(FROM)"
+	go run tools/flagtable/main.go -version "$(VERSION)" -from "$(FROM)"
 
 clean: ## remove what was built here
 	rm -rf bin

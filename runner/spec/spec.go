@@ -27,7 +27,7 @@ type Experiment struct {
 	Engine      Engine            `json:"engine"`
 	Configs     []Config          `json:"configs"` // in the order of the file, 1..64
 	Workload    workload.Workload `json:"workload"`
-	Load        Load              `json:"load"`
+	Load        LoadLevels        `json:"load"`
 	Starts      int               `json:"starts"` // engine starts per config, 1..100
 	SLO         []SLO             `json:"slo,omitempty"`
 	Compare     *Compare          `json:"compare,omitempty"`
@@ -37,9 +37,10 @@ type Experiment struct {
 	Dir string `json:"-"`
 	// File is the path as given by the user. Not part of any key.
 	File string `json:"-"`
-	// FlagTable is the release whose flag table was used, and why, when it is not exactly Engine.Version.
+	// FlagTable is the release whose flag table was used; where that is not Engine.Version, a sentence that says so.
 	FlagTable string `json:"-"`
-	// Positions gives the line and column of a path such as "slo[0].query" or "configs.default.enforce-eager".
+	// Positions gives the line and column of the key (in a list: of the entry) at a path such as "slo[0].query" or
+	// "configs.default.enforce-eager".
 	Positions map[string]Position `json:"-"`
 }
 
@@ -61,11 +62,12 @@ type Config struct {
 	Flags []engine.Flag `json:"flags"`
 }
 
-// Load says how requests are offered. Exactly one of Closed and Open is set.
-type Load struct {
+// LoadLevels says how requests are offered. Exactly one of Closed and Open is set. In JSON its times are in seconds:
+// timeout_seconds, and duration_seconds of Open.
+type LoadLevels struct {
 	Closed  *Closed       `json:"closed,omitempty"`
 	Open    *Open         `json:"open,omitempty"`
-	Warmup  int           `json:"warmup"`  // requests before each window; 0 = none. Default: twice the concurrency, at least 8
+	Warmup  int           `json:"warmup"`  // requests before each window; 0 = none, WarmupAuto = plan chooses (twice the concurrency, at least 8)
 	Timeout time.Duration `json:"timeout"` // per request; default 10 min
 }
 
@@ -111,3 +113,6 @@ type Compare struct {
 type Budget struct {
 	GPUMinutes float64 `json:"gpu_minutes"` // > 0
 }
+
+// WarmupAuto is the Load.Warmup of a file that does not say.
+const WarmupAuto = -1

@@ -1,0 +1,131 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"h100-inference-control-plane/runner/arrival"
+	"h100-inference-control-plane/runner/engine"
+)
+
+// Merged returns the flags that a config's engine is started with: the shared ones, and the config's own in place of a
+// shared one of the same name; sorted by name, each name once. An unknown config has none (nil).
+func (e *Experiment) Merged(config string) []engine.Flag {
+	at := slices.IndexFunc(e.Configs, func(c Config) bool { return c.Name == config })
+	if at < 0 {
+		return nil
+	}
+	own := e.Configs[at].Flags
+	out := slices.Clone(own)
+	for _, f := range e.Engine.Flags {
+		if !slices.ContainsFunc(own, func(o engine.Flag) bool { return o.Name == f.Name }) {
+			out = append(out, f)
+		}
+	}
+	slices.SortFunc(out, func(a, b engine.Flag) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Points returns the load points in the order of the file.
+func (e *Experiment) Points() []Point {
+	var out []Point
+	switch l := e.Load; {
+	case l.Closed != nil:
+		for _, n := range l.Closed.Concurrency {
+			out = append(out, Point{Concurrency: n})
+		}
+	case l.Open != nil:
+		for _, rate := range l.Open.Rates {
+			out = append(out, Point{Rate: rate})
+		}
+	}
+	return out
+}
+
+// String is the short name of a load point: "c16" in closed loop, "r2.5" in open loop. It is unique within an
+// experiment and fit for a file name.
+func (p Point) String() string {
+	if p.Concurrency > 0 {
+		return "c" + strconv.Itoa(p.Concurrency)
+	}
+	return "r" + strconv.FormatFloat(p.Rate, 'f', -1, 64)
+}
+
+// CanonicalJSON is the experiment as keys cover it: equal for files that mean the same, whatever their names, comments
+// and order of keys. Configs are in the order of their names, of a prompt file there is only the content's hash, and
+// the unit in which a bound was written is left out.
+func (e *Experiment) CanonicalJSON() ([]byte, error) {
+	c := *e
+	c.Configs = slices.Clone(e.Configs)
+	slices.SortFunc(c.Configs, func(a, b Config) int { return strings.Compare(a.Name, b.Name) })
+	c.SLO = slices.Clone(e.SLO)
+	for i := range c.SLO {
+		c.SLO[i].Unit = ""
+	}
+	if e.Workload.File != nil {
+		f := *e.Workload.File
+		f.Path = ""
+		c.Workload.File = &f
+	}
+	b, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("write the experiment as JSON: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var tree any
+	if err := d.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("sort the experiment's JSON: %w", err)
+	}
+	if b, err = json.Marshal(tree); err != nil { // of a map: keys are sorted
+		return nil, fmt.Errorf("write the experiment as JSON: %w", err)
+	}
+	return b, nil
+}
+
+// loadJSON and openJSON are the forms in JSON, where times are in seconds.
+type loadJSON struct {
+	Closed  *Closed   `json:"closed,omitempty"`
+	Open    *openJSON `json:"open,omitempty"`
+	Warmup  int       `json:"warmup"`
+	Timeout float64   `json:"timeout_seconds"`
+}
+
+type openJSON struct {
+	Rates       []float64       `json:"rates"`
+	Arrival     arrival.Process `json:"arrival"`
+	Duration    float64         `json:"duration_seconds"`
+	MaxInFlight int             `json:"max_in_flight,omitempty"`
+}
+
+// MarshalJSON writes times in seconds.
+func (l LoadLevels) MarshalJSON() ([]byte, error) {
+	out := loadJSON{Closed: l.Closed, Warmup: l.Warmup, Timeout: l.Timeout.Seconds()}
+	if o := l.Open; o != nil {
+		out.Open = &openJSON{o.Rates, o.Arrival, o.Duration.Seconds(), o.MaxInFlight}
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (l *LoadLevels) UnmarshalJSON(b []byte) error {
+	var in loadJSON
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	*l = LoadLevels{Closed: in.Closed, Warmup: in.Warmup, Timeout: seconds(in.Timeout)}
+	if o := in.Open; o != nil {
+		l.Open = &Open{o.Rates, o.Arrival, seconds(o.Duration), o.MaxInFlight}
+	}
+	return nil
+}
+
+func seconds(f float64) time.Duration {
+	whole := time.Duration(f)
+	return whole*time.Second + time.Duration((f-float64(whole))*1e9+0.5)
+}
