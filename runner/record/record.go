@@ -45,3 +45,41 @@ type Record struct {
 	Detail       string // the server's or the system's message, one line, at most 300 bytes; redacted before it is stored
 	Class        string
 }
+
+// Limits of the text fields, in bytes. Write and Read refuse longer ones.
+const (
+	MaxDetail = 300
+	MaxFinish = 64
+	MaxClass  = 64
+)
+
+// TTFT is the time from Scheduled to FirstToken in seconds. ok is false when no token came. A failed request that had
+// a first token has a TTFT; whether it counts is the reader's decision.
+func (r Record) TTFT() (seconds float64, ok bool) { return between(r.Scheduled, r.FirstToken) }
+
+// TTFTContent is the time from Scheduled to FirstContent in seconds: the first answer token of a reasoning model.
+func (r Record) TTFTContent() (seconds float64, ok bool) { return between(r.Scheduled, r.FirstContent) }
+
+// TPOT is (LastToken - FirstToken) / (OutputTokens - 1) in seconds per token. ok is false below two output tokens and
+// when the server reported no usage: a time per token is never derived from the number of events.
+func (r Record) TPOT() (seconds float64, ok bool) {
+	if r.OutputTokens < 2 {
+		return 0, false
+	}
+	span, ok := between(r.FirstToken, r.LastToken)
+	return span / float64(r.OutputTokens-1), ok
+}
+
+// E2E is the time from Scheduled to End in seconds; of a failed request, to the failure.
+func (r Record) E2E() (seconds float64, ok bool) { return between(r.Scheduled, r.End) }
+
+// Lateness is the time from Scheduled to Sent in seconds: what the load generator itself, or its cap on requests in
+// flight, added to every latency.
+func (r Record) Lateness() (seconds float64, ok bool) { return between(r.Scheduled, r.Sent) }
+
+func between(from, to int64) (float64, bool) {
+	if from == Never || to == Never {
+		return 0, false
+	}
+	return float64(to-from) / 1e6, true
+}
