@@ -154,6 +154,7 @@ type Trial struct {
 	Load     *LoadHealth `json:"load_health"`
 	SLO      []Judgement `json:"slo,omitempty"`
 	Verdict  Verdict     `json:"verdict"`
+	Reason   string      `json:"reason,omitempty"` // why the verdict is not PASS, one line
 }
 
 // Window is the interval that was measured, (t0, t1], on the wall clock.
@@ -163,22 +164,25 @@ type Window struct {
 	Seconds float64   `json:"seconds"`
 }
 
-// Client is what the load generator counted and timed.
+// Client is what the load generator counted and timed. TTFT, TPOT and E2E are over successful requests; a failed one
+// counts in Failed and, as infinitely slow, in the objectives.
 type Client struct {
 	Requests     int            `json:"requests"`
 	Succeeded    int            `json:"succeeded"`
 	Failed       int            `json:"failed"`
 	Errors       map[string]int `json:"errors,omitempty"`       // by class
 	ErrorDetail  string         `json:"error_detail,omitempty"` // the first server message
-	PromptTokens *int64         `json:"prompt_tokens"`
-	OutputTokens *int64         `json:"output_tokens"`
-	CachedTokens *int64         `json:"cached_tokens"`
-	NoUsage      int            `json:"no_usage"`            // successes without usage
-	WrongLength  int            `json:"wrong_length"`        // exact asked and another length came
-	RequestsPerS *float64       `json:"requests_per_second"` // successes ÷ wall: "seed-style"
+	WallSeconds  *float64       `json:"wall_seconds"`           // from the first request's schedule to the last one's end
+	PromptTokens *int64         `json:"prompt_tokens"`          // of successes; null when one of them had no usage
+	OutputTokens *int64         `json:"output_tokens"`          // the same
+	CachedTokens *int64         `json:"cached_tokens"`          // of the successes that said; null when none did
+	NoUsage      int            `json:"no_usage"`               // successes without usage
+	WrongLength  int            `json:"wrong_length"`           // exact asked and another length came
+	RequestsPerS *float64       `json:"requests_per_second"`    // successes ÷ wall: "seed-style"; null when nothing succeeded
 	OutputPerS   *float64       `json:"output_tokens_per_second"`
 	TTFT         *Dist          `json:"ttft"`
-	TPOT         *Dist          `json:"tpot"` // over requests with >= 2 output tokens
+	TTFTSent     *float64       `json:"mean_ttft_from_sent"` // first token − sent: what the engine could have seen
+	TPOT         *Dist          `json:"tpot"`                // over requests with >= 2 output tokens
 	E2E          *Dist          `json:"e2e"`
 	InterChunk   *Dist          `json:"inter_chunk"`   // null when more than 5 % of tokens were coalesced
 	Coalesced    *float64       `json:"coalesced"`     // share of events that shared a read with the one before
@@ -194,6 +198,7 @@ type Dist struct {
 	Min  float64  `json:"min"`
 	P50  float64  `json:"p50"`
 	P90  float64  `json:"p90"`
+	P95  float64  `json:"p95"`
 	P99  *float64 `json:"p99"` // null below 100 samples
 	Max  float64  `json:"max"`
 }
@@ -224,7 +229,7 @@ type Agreement struct {
 	Client *float64 `json:"client"`
 	Server *float64 `json:"server"`
 	Agrees *bool    `json:"agrees"` // null when one side did not report
-	Limit  string   `json:"limit"`
+	Limit  string   `json:"limit"`  // what is asked for, or why nothing can be said
 }
 
 // LoadHealth is how well the load generator did its own work.
@@ -239,16 +244,19 @@ type LoadHealth struct {
 
 // Judgement is one SLO on one trial.
 type Judgement struct {
-	Name    string   `json:"name"`
-	Query   string   `json:"query"` // as sent: window and labels in place
-	Value   *float64 `json:"value"` // null = no data
-	Samples *int64   `json:"samples"`
-	Max     *float64 `json:"max"`
-	Min     *float64 `json:"min"`
-	Unit    string   `json:"unit,omitempty"`
-	Gate    bool     `json:"gate"`
-	Verdict Verdict  `json:"verdict"`
-	Reason  string   `json:"reason,omitempty"`
+	Name     string   `json:"name"`
+	Query    string   `json:"query"`              // as sent: window and labels in place
+	Value    *float64 `json:"value"`              // null = no data, or Infinite
+	Infinite bool     `json:"infinite,omitempty"` // the value falls on a failed request, which is infinitely slow
+	// WithFailures is a share in which failed requests count as misses, where Value leaves them out; null = it does not.
+	WithFailures *float64 `json:"with_failures,omitempty"`
+	Samples      *int64   `json:"samples"`
+	Max          *float64 `json:"max"`
+	Min          *float64 `json:"min"`
+	Unit         string   `json:"unit,omitempty"`
+	Gate         bool     `json:"gate"`
+	Verdict      Verdict  `json:"verdict"`
+	Reason       string   `json:"reason,omitempty"`
 }
 
 // Cell is one config at one load point over all its starts: medians with every start's value beside them.
@@ -267,24 +275,26 @@ type Cell struct {
 	Verdict      Verdict    `json:"verdict"`
 }
 
-// Median is the median over starts, and each start's value in the order of Trials.
+// Median is the median over the starts that have a value, and each start's value in the order of Trials; null = that
+// start has none.
 type Median struct {
-	Value  float64   `json:"value"`
-	Starts []float64 `json:"starts"`
+	Value  float64    `json:"value"`
+	Starts []*float64 `json:"starts"`
 }
 
 // Gate is one SLO of one cell: what decided the verdict.
 type Gate struct {
-	SLO     string     `json:"slo"`
-	Config  string     `json:"config"`
-	Point   spec.Point `json:"load"`
-	Gate    bool       `json:"gate"` // false: shown only (a non-gating SLO, or the comparison's baseline)
-	Verdict Verdict    `json:"verdict"`
-	Worst   *float64   `json:"worst"` // over starts
-	Max     *float64   `json:"max"`
-	Min     *float64   `json:"min"`
-	Unit    string     `json:"unit,omitempty"`
-	Reason  string     `json:"reason,omitempty"`
+	SLO      string     `json:"slo"`
+	Config   string     `json:"config"`
+	Point    spec.Point `json:"load"`
+	Gate     bool       `json:"gate"` // false: shown only (a non-gating SLO, or the comparison's baseline)
+	Verdict  Verdict    `json:"verdict"`
+	Worst    *float64   `json:"worst"` // over the starts that were judged; null = none has a value, or Infinite
+	Infinite bool       `json:"infinite,omitempty"`
+	Max      *float64   `json:"max"`
+	Min      *float64   `json:"min"`
+	Unit     string     `json:"unit,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
 }
 
 // File is one file of the folder.
