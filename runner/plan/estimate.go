@@ -3,69 +3,115 @@ package plan
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"h100-inference-control-plane/runner/engine"
+	"h100-inference-control-plane/runner/sim/model"
 	"h100-inference-control-plane/runner/spec"
 )
 
-// estimateBasis says where the figures below come from: vLLM 0.25.1 on one H200 with the shapes of
-// Qwen3.6-35B-A3B-FP8 (docs/explanation/estimates.md). They size a budget; they are never compared with a result.
-const estimateBasis = "step times and start-up of vLLM 0.25.1 with Qwen3.6-35B-A3B-FP8 shapes on one H200; other models and machines differ"
+// A machine is what a plan knows about where an experiment would run: enough to size a budget and to say what cannot
+// act. Its figures are never compared with a result.
+type machine struct {
+	basis       string
+	startGraphs float64                       // seconds from the process's start to the first answer
+	startEager  float64                       // the same with enforce-eager
+	eagerStep   float64                       // seconds; a step without graphs takes at least this
+	tpot        func(concurrency int) float64 // seconds per output token, with graphs
+	ttft        func(concurrency, promptTokens int) float64
+	block       int // tokens of a prefix-cache block; 0 = depends on the model
+	batched     int // default of max-num-batched-tokens
+}
 
 const (
-	startGraphsS = 85.0  // compile and kernel caches kept; 285 s when nothing is cached
-	startEagerS  = 57.0  // caches kept
-	stepEagerS   = 0.120 // bound by the host, flat in the batch size
-	stopS        = 1.0
-	trialExtraS  = 2.0 // scrapes, import, queries
+	stopS       = 1.0
+	trialExtraS = 1.0 // scrapes, import, queries
+	// prefillTokensPerS is what a long prompt costs on its own: 4099 tokens in 0.27 s beyond the fixed part.
+	prefillTokensPerS = 15000
 )
 
-// tpotGraphs is seconds per output token by concurrency with CUDA graphs, short prompts.
-var tpotGraphs = [][2]float64{{1, .0043}, {2, .0050}, {4, .0059}, {8, .0067}, {16, .0087}, {32, .0111}, {64, .0143}, {128, .0183}, {256, .0295}}
+var (
+	// tpotGraphs is seconds per output token by concurrency with CUDA graphs, short prompts.
+	tpotGraphs = [][2]float64{{1, .0043}, {2, .0050}, {4, .0059}, {8, .0067}, {16, .0087}, {32, .0111}, {64, .0143}, {128, .0183}, {256, .0295}}
+	// ttftGraphs is the time to the first token by concurrency, short prompts, all sent at once.
+	ttftGraphs = [][2]float64{{1, .063}, {4, .145}, {16, .311}, {64, .355}, {128, .516}, {256, 2.04}}
+)
 
-// ttftGraphs is the time to the first token by concurrency, short prompts, all sent at once.
-var ttftGraphs = [][2]float64{{1, .063}, {4, .145}, {16, .311}, {64, .355}, {128, .516}, {256, 2.04}}
+// h200 is vLLM 0.25.1 on one H200 with the shapes of Qwen3.6-35B-A3B-FP8 (docs/explanation/estimates.md).
+var h200 = machine{
+	basis:       "step times and start-up of vLLM 0.25.1 with Qwen3.6-35B-A3B-FP8 shapes on one H200; other models and machines differ",
+	startGraphs: 85, // compile and kernel caches kept; 285 when nothing is cached
+	startEager:  57,
+	eagerStep:   0.120, // bound by the host, flat in the batch
+	tpot:        func(c int) float64 { return interpolate(tpotGraphs, float64(c)) },
+	ttft: func(c, prompt int) float64 {
+		return interpolate(ttftGraphs, float64(c)) + float64(c*prompt)/prefillTokensPerS
+	},
+	batched: defaultBatchedTokens,
+}
 
-// prefillTokensPerS is what a long prompt costs on its own: 4099 tokens in 0.27 s beyond the fixed part.
-const prefillTokensPerS = 15000
+// machineFor is the simulated engine's own profile, or the one machine that was measured.
+func machineFor(name string, sim *engine.Sim) machine {
+	if name != "sim" || sim == nil {
+		return h200
+	}
+	p, err := model.LoadProfile(sim.Profile)
+	if err != nil {
+		return h200 // an unknown profile is refused when the file is read
+	}
+	s := speed(sim)
+	return machine{
+		basis:       fmt.Sprintf("the simulated engine's profile %q", p.Name),
+		startGraphs: p.Start.Graphs.Total() / s,
+		startEager:  p.Start.Eager.Total() / s,
+		eagerStep:   p.Step.EagerFloor / s,
+		tpot:        func(c int) float64 { return p.Step.Decode.At(float64(c)) / s },
+		ttft:        func(c, prompt int) float64 { return (p.Step.Frontend + p.Step.Prefill.At(float64(c*prompt))) / s },
+		block:       p.Memory.BlockTokens,
+		batched:     p.Limits.BatchedTokens,
+	}
+}
 
 func estimate(p *Plan) Estimate {
-	e := Estimate{Starts: len(p.Starts), Basis: estimateBasis}
-	var total, start float64
+	e := Estimate{Starts: len(p.Starts)}
+	var sum, start float64
+	var bases []string
 	for _, s := range p.Starts {
-		total += s.EstimateS
+		sum += s.EstimateS
 		start += startSeconds(s)
 		e.Trials += len(s.Trials)
 		for _, t := range s.Trials {
 			e.Requests += t.Requests + t.Warmup
 		}
+		if b := machineFor(s.Engine, s.Sim).basis; !slices.Contains(bases, b) {
+			bases = append(bases, b)
+		}
 	}
-	e.EngineMinutes, e.StartMinutes = round(total/60, 2), round(start/60, 2)
+	e.EngineMinutes, e.StartMinutes, e.Basis = round(sum/60, 2), round(start/60, 2), strings.Join(bases, "; ")
 	return e
 }
 
 func startSeconds(s Start) float64 {
-	d := startGraphsS
+	m := machineFor(s.Engine, s.Sim)
 	if isTrue(s.Flags, "enforce-eager") {
-		d = startEagerS
+		return m.startEager + stopS
 	}
-	return d/speed(s.Sim) + stopS
+	return m.startGraphs + stopS
 }
 
 func trialSeconds(e *spec.Experiment, config string, p spec.Point) float64 {
-	n := float64(requests(e, p) + warmup(e, p))
+	n := requests(e, p) + warmup(e, p)
 	if e.Load.Open != nil {
 		return float64(warmup(e, p))/math.Max(p.Rate, 1) + e.Load.Open.Duration.Seconds() + trialExtraS
 	}
-	c := float64(p.Concurrency)
-	tpot, ttft := interpolate(tpotGraphs, c), interpolate(ttftGraphs, c)
+	m := machineFor(e.Engine.Name, e.Engine.Sim)
+	tpot, ttft := m.tpot(p.Concurrency), m.ttft(p.Concurrency, promptTokens(e))
 	if isTrue(e.Merged(config), "enforce-eager") {
-		tpot = math.Max(tpot, stepEagerS)
-		ttft = math.Max(ttft, stepEagerS)
+		tpot, ttft = math.Max(tpot, m.eagerStep), math.Max(ttft, m.eagerStep)
 	}
-	prefill := c * float64(promptTokens(e)) / prefillTokensPerS
-	waves := math.Ceil(n / c)
-	return round(waves*(ttft+prefill+float64(e.Workload.Output.Tokens)*tpot)/speed(e.Engine.Sim)+trialExtraS, 1)
+	waves := math.Ceil(float64(n) / float64(p.Concurrency))
+	return round(waves*(ttft+float64(e.Workload.Output.Tokens-1)*tpot)+trialExtraS, 1)
 }
 
 func speed(s *engine.Sim) float64 {

@@ -36,7 +36,7 @@ const (
 // warnings lists what can be known to be pointless before a GPU second is spent.
 func warnings(e *spec.Experiment) []Warning {
 	var out []Warning
-	if e.FlagTable != "" {
+	if e.FlagTable != "" && e.FlagTable != e.Engine.Version {
 		out = append(out, at(e, "engine.version", Warning{Code: FlagTable, Message: e.FlagTable}))
 	}
 	out = append(out, sameConfigs(e)...)
@@ -125,6 +125,9 @@ func cacheBlock(e *spec.Experiment) (int, string) {
 			return int(n), fmt.Sprintf("the spec's cache block is %d", n)
 		}
 	}
+	if n := machineFor(e.Engine.Name, e.Engine.Sim).block; n > 0 {
+		return n, fmt.Sprintf("the simulated engine's cache block is %d", n)
+	}
 	if n, ok := hybridBlocks[e.Model.Name]; ok {
 		return n, fmt.Sprintf("this model's cache block is %d", n)
 	}
@@ -153,7 +156,7 @@ func chunkedPrefillInert(e *spec.Experiment) string {
 	if e.Load.Closed == nil {
 		return "" // an open loop can pile up any number of prompts
 	}
-	budget := int64(defaultBatchedTokens)
+	budget := int64(machineFor(e.Engine.Name, e.Engine.Sim).batched)
 	for _, c := range e.Configs {
 		if n, ok := lookup(e.Merged(c.Name), "max-num-batched-tokens").(int64); ok && n > 0 && n < budget {
 			budget = n

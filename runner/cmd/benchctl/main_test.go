@@ -1,0 +1,57 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// benchctl is the program under test, built as it ships: static and without cgo.
+var benchctl string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "benchctl-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	benchctl = filepath.Join(dir, "benchctl")
+	build := exec.Command("go", "build", "-o", benchctl, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build benchctl: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func TestScripts(t *testing.T) {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", filepath.Dir(benchctl)+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("ROOT", root)
+			env.Setenv("EXPERIMENTS", filepath.Join(root, "experiments"))
+			env.Setenv("BAD", filepath.Join(root, "runner/spec/testdata/bad"))
+			// VictoriaMetrics is built once per user, not once per script.
+			env.Setenv("XDG_CACHE_HOME", cache)
+			env.Setenv("NO_COLOR", "1")
+			return nil
+		},
+		UpdateScripts: os.Getenv("BENCH_UPDATE") != "",
+	})
+}

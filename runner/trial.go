@@ -1,0 +1,338 @@
+package runner
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"h100-inference-control-plane/runner/arrival"
+	"h100-inference-control-plane/runner/engine"
+	"h100-inference-control-plane/runner/judge"
+	"h100-inference-control-plane/runner/load"
+	"h100-inference-control-plane/runner/measure"
+	"h100-inference-control-plane/runner/openai"
+	"h100-inference-control-plane/runner/plan"
+	"h100-inference-control-plane/runner/query"
+	"h100-inference-control-plane/runner/result"
+	"h100-inference-control-plane/runner/spec"
+	"h100-inference-control-plane/runner/workload"
+)
+
+// trial measures one cell in one start and files it. When it returns nil the trial is in the journal.
+func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error {
+	e := j.exp.Spec
+	reqs, err := workload.Generate(e.Workload, t.Seed, t.Requests)
+	if err != nil {
+		return fmt.Errorf("trial %s: make the requests: %w", t.ID, err)
+	}
+	doc := result.Trial{
+		ID: t.ID, Config: t.Config, Point: t.Point, Repeat: t.Repeat, Start: l.start.ID, Attempt: l.doc.Attempt,
+		Outcome: result.Measured, Seed: t.Seed, Workload: workload.Hash(e.Workload, reqs),
+	}
+	if err := r.warmup(ctx, l, t, e); err != nil {
+		return fmt.Errorf("trial %s: warm up: %w", t.ID, err)
+	}
+	opts, err := r.loadOptions(l, t, e, reqs)
+	if err != nil {
+		return fmt.Errorf("trial %s: %w", t.ID, err)
+	}
+	if e.Workload.Cache == workload.Cold {
+		if err := l.client.ResetPrefixCache(ctx); err != nil {
+			return fmt.Errorf("trial %s: empty the prefix cache: %w", t.ID, err)
+		}
+	}
+	r.Observer.Event(Event{Kind: TrialBegins, Start: &l.start, Trial: &t, Total: t.Requests})
+	began := time.Now()
+	res, win, err := r.window(ctx, l, opts)
+	if err != nil {
+		return fmt.Errorf("trial %s: %w", t.ID, err)
+	}
+	// A window that the engine or the user cut short is no measurement.
+	if ctx.Err() != nil {
+		return fmt.Errorf("trial %s: %w", t.ID, context.Cause(ctx))
+	}
+	if err := r.evaluate(ctx, l, j, &doc, reqs, res, win); err != nil {
+		return fmt.Errorf("trial %s: %w", t.ID, err)
+	}
+	if err := r.saveScrapes(j, t, win); err != nil {
+		return fmt.Errorf("trial %s: %w", t.ID, err)
+	}
+	for i := range res.Records {
+		res.Records[i].Detail = string(r.Redact.Bytes([]byte(res.Records[i].Detail)))
+	}
+	if err := j.folder.saveTrial(doc, res.Records); err != nil {
+		return err
+	}
+	j.memory.trials[doc.ID] = doc
+	r.Observer.Event(Event{Kind: TrialEnded, Start: &l.start, Trial: &t, Elapsed: time.Since(began), Message: headline(doc)})
+	return nil
+}
+
+// warmup sends requests of the same shapes and at the same concurrency as the trial, with other contents. Their
+// failures are not judged here: what the server refuses now it will refuse in the window, where it is counted.
+func (r *Runner) warmup(ctx context.Context, l *live, t plan.Trial, e *spec.Experiment) error {
+	if t.Warmup == 0 {
+		return nil
+	}
+	reqs, err := workload.Warmup(e.Workload, t.Seed, t.Warmup)
+	if err != nil {
+		return err
+	}
+	opts, err := r.loadOptions(l, t, e, reqs)
+	if err != nil {
+		return err
+	}
+	if opts.Concurrency == 0 {
+		opts.Schedule, opts.Concurrency = nil, max(1, min(t.Warmup, int(t.Point.Rate)))
+	}
+	r.Observer.Event(Event{Kind: WarmupBegins, Start: &l.start, Trial: &t, Total: t.Warmup})
+	if _, err := load.Run(ctx, opts); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// loadOptions makes the bytes of every request ahead of time.
+func (r *Runner) loadOptions(l *live, t plan.Trial, e *spec.Experiment, reqs []workload.Request) (load.Options, error) {
+	ends := l.eng.Endpoints()
+	path := ends.Chat
+	if e.Workload.API == workload.Completions {
+		path = ends.Completions
+	}
+	body := openai.BodyOptions{Seed: e.Workload.Seed, Temperature: e.Workload.Temperature}
+	bodies := make([][]byte, len(reqs))
+	for i, q := range reqs {
+		b, err := openai.Body(e.Workload.API, l.start.Model.Name, q, body)
+		if err != nil {
+			return load.Options{}, fmt.Errorf("make request %d: %w", i, err)
+		}
+		bodies[i] = b
+	}
+	o := load.Options{
+		URL: l.server.URL(), Path: path, Bodies: bodies, Requests: reqs, Timeout: e.Load.Timeout,
+		Progress: func(done, failed, total int) {
+			r.Observer.Event(Event{Kind: TrialProgress, Trial: &t, Done: done, Failed: failed, Total: total})
+		},
+	}
+	if open := e.Load.Open; open != nil {
+		o.Schedule = arrival.Schedule(open.Arrival, t.Point.Rate, open.Duration, t.Seed)
+		o.MaxInFlight = open.MaxInFlight
+	} else {
+		o.Concurrency = t.Point.Concurrency
+	}
+	return o, nil
+}
+
+// window runs the load between two exact scrapes.
+func (r *Runner) window(ctx context.Context, l *live, opts load.Options) (*load.Result, *measure.Scrapes, error) {
+	ld, err := load.Prepare(ctx, opts)
+	if err != nil {
+		return nil, nil, fmt.Errorf("prepare the load: %w", err)
+	}
+	defer ld.Close()
+	w := measure.NewWindow(l.client.Metrics, l.eng.Series())
+	if err := w.Begin(ctx); err != nil {
+		return nil, nil, fmt.Errorf("scrape at the window's start: %w", err)
+	}
+	res, err := ld.Run(ctx)
+	if err != nil {
+		w.Abort()
+		return nil, nil, fmt.Errorf("load: %w", err)
+	}
+	scrapes, err := w.End(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("scrape at the window's end: %w", err)
+	}
+	return res, scrapes, nil
+}
+
+// evaluate turns what was recorded into numbers and judges them.
+func (r *Runner) evaluate(ctx context.Context, l *live, j *job, doc *result.Trial, reqs []workload.Request, res *load.Result, s *measure.Scrapes) error {
+	e := j.exp.Spec
+	labels := []query.Label{
+		{Name: "run", Value: j.runLabel()}, {Name: "experiment", Value: e.Name}, {Name: "config", Value: doc.Config},
+		{Name: "cell", Value: doc.Config + "-" + doc.Point.String()}, {Name: "trial", Value: doc.ID}, {Name: "start", Value: l.start.ID},
+	}
+	in, err := r.Store.Import(ctx, measure.Trial{Labels: labels, Scrapes: s, LoadStart: res.T0, Records: res.Records})
+	if err != nil {
+		return fmt.Errorf("import into VictoriaMetrics: %w", err)
+	}
+	doc.Window = &result.Window{T0: s.T0, T1: s.T1, Seconds: seconds(s.T1.Sub(s.T0))}
+	doc.Client = result.Summarise(res.Records, summaryOptions(res, reqs))
+	doc.Load = loadHealth(res)
+	if doc.Server, err = r.serverSide(ctx, l, labels, s); err != nil {
+		return err
+	}
+	doc.Server.Samples = ptr(in.Samples)
+	doc.Agree = judge.Agreement(doc.Client, doc.Server)
+	for _, o := range e.SLO {
+		doc.SLO = append(doc.SLO, r.judgeSLO(ctx, o, labels, s, doc.Client))
+	}
+	doc.Verdict = judge.Trial(doc)
+	return nil
+}
+
+// serverSide reads what the engine counted, by differences over the exact window.
+func (r *Runner) serverSide(ctx context.Context, l *live, labels []query.Label, s *measure.Scrapes) (*result.Server, error) {
+	got, err := r.Store.Engine(ctx, l.eng.Series(), labels, s)
+	if err != nil {
+		return nil, fmt.Errorf("read the engine's counters back: %w", err)
+	}
+	if l.doc.Series == nil {
+		l.doc.Series = map[engine.Quantity]string{}
+	}
+	for q, name := range got.Names {
+		l.doc.Series[q] = name
+	}
+	kernels := l.log.jit(s.T0, s.T1)
+	return &result.Server{
+		Requests:     got.Increase[engine.QRequestSuccess],
+		PromptTokens: got.Increase[engine.QPromptTokens], OutputTokens: got.Increase[engine.QGenerationTokens],
+		PrefixQueries: got.Increase[engine.QPrefixQueries], PrefixHits: got.Increase[engine.QPrefixHits],
+		Preemptions: got.Increase[engine.QPreemptions],
+		MeanTTFT:    got.Mean[engine.QTTFT], MeanE2E: got.Mean[engine.QE2E], MeanITL: got.Mean[engine.QITL], MeanQueue: got.Mean[engine.QQueueTime],
+		MeanRunning: got.Average[engine.QRunning], MaxKVUsage: got.Max[engine.QKVUsage],
+		Restarted: got.Restarted, JIT: len(kernels), JITKernels: unique(kernels),
+	}, nil
+}
+
+// judgeSLO asks for one objective's value and how many requests it is over.
+func (r *Runner) judgeSLO(ctx context.Context, o spec.SLO, labels []query.Label, s *measure.Scrapes, c *result.Client) result.Judgement {
+	m := judge.Measured{Requests: c.Requests, Failed: c.Failed}
+	scoped, err := query.Scope(o.Query, s.T1.Sub(s.T0), labels)
+	if err != nil {
+		m.Err = err.Error()
+		return judge.SLO(o, m)
+	}
+	m.Query = scoped
+	if m.Value, err = r.Store.Query(ctx, scoped, s.T1); err != nil {
+		m.Err = err.Error()
+	}
+	if m.Samples, err = r.samples(ctx, o.Query, labels, s); err != nil {
+		m.Err = err.Error()
+	}
+	return judge.SLO(o, m)
+}
+
+// samples counts what of bench_request_* a query looks at: the smallest count over its series. It is nil for a query
+// over the engine's own series, whose sample count says nothing about requests.
+func (r *Runner) samples(ctx context.Context, expr string, labels []query.Label, s *measure.Scrapes) (*int64, error) {
+	var least *int64
+	for _, name := range query.Series(expr) {
+		if !strings.HasPrefix(name, "bench_request_") {
+			continue
+		}
+		q := fmt.Sprintf("sum(count_over_time(%s[%dms]))", query.Select(name, labels), s.T1.Sub(s.T0).Milliseconds())
+		v, err := r.Store.Query(ctx, q, s.T1)
+		if err != nil {
+			return nil, err
+		}
+		n := int64(0)
+		if v != nil {
+			n = int64(*v)
+		}
+		if least == nil || n < *least {
+			least = &n
+		}
+	}
+	return least, nil
+}
+
+func headline(t result.Trial) string {
+	c := t.Client
+	out := fmt.Sprintf("%d of %d requests", c.Succeeded, c.Requests)
+	if c.OutputPerS != nil {
+		out += fmt.Sprintf(", %.4g tok/s", *c.OutputPerS)
+	}
+	if c.TTFT != nil {
+		out += fmt.Sprintf(", TTFT %.3g ms", c.TTFT.P50*1e3)
+	}
+	if c.TPOT != nil {
+		out += fmt.Sprintf(", TPOT %.3g ms", c.TPOT.P50*1e3)
+	}
+	if c.Failed > 0 {
+		out += fmt.Sprintf(", %d failed: %s", c.Failed, oneLine(c.ErrorDetail))
+	}
+	return out
+}
+
+func unique(in []string) []string {
+	seen := map[string]bool{}
+	var out []string
+	for _, s := range in {
+		if !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// saveScrapes keeps what the engine said at both edges of the window, as it said it.
+func (r *Runner) saveScrapes(j *job, t plan.Trial, s *measure.Scrapes) error {
+	for name, sc := range map[string]*measure.Scrape{"t0": s.All[0], "t1": s.All[len(s.All)-1]} {
+		var b bytes.Buffer
+		z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		if err != nil {
+			return fmt.Errorf("compress a scrape: %w", err)
+		}
+		if _, err := z.Write(r.Redact.Bytes(sc.Body)); err != nil {
+			return fmt.Errorf("compress a scrape: %w", err)
+		}
+		if err := z.Close(); err != nil {
+			return fmt.Errorf("compress a scrape: %w", err)
+		}
+		if err := j.folder.write(fmt.Sprintf("metrics/%s-%s.prom.gz", t.ID, name), b.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runLabel is the value of the label run: the run key's first digits and when the run began, so that a repeated run in
+// a VictoriaMetrics that is kept does not meet its own past.
+func (j *job) runLabel() string {
+	return j.exp.RunKey[:keyDigits] + "-" + j.memory.began.Format("20060102T150405")
+}
+
+func loadHealth(res *load.Result) *result.LoadHealth {
+	h := res.Health
+	out := &result.LoadHealth{CPU: &h.CPU, SchedP99: h.SchedP99, LatenessP99: h.LatenessP99, NewConns: h.NewConns, Capped: h.Capped}
+	if h.PeakRSS > 0 {
+		out.PeakRSSBytes = &h.PeakRSS
+	}
+	return out
+}
+
+// summaryOptions is what the records do not say about a trial.
+func summaryOptions(res *load.Result, reqs []workload.Request) result.SummaryOptions {
+	return result.SummaryOptions{
+		Seconds: seconds(res.T1.Sub(res.T0)),
+		Exact: func(i int32) int {
+			if int(i) >= len(reqs) || !reqs[i].Exact {
+				return 0
+			}
+			return reqs[i].MaxTokens
+		},
+		InterChunk: gaps(res.Gaps),
+	}
+}
+
+// gaps describes the inter-chunk latency; nil when nothing was streamed.
+func gaps(h *load.Histogram) *result.Dist {
+	if h.Count() == 0 {
+		return nil
+	}
+	q := func(q float64) float64 {
+		d, _ := h.Quantile(q)
+		return seconds(d)
+	}
+	d := &result.Dist{N: h.Count(), Mean: seconds(h.Mean()), Min: q(0), P50: q(0.5), P90: q(0.9), Max: q(1)}
+	if d.N >= 100 {
+		d.P99 = ptr(q(0.99))
+	}
+	return d
+}
