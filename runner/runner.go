@@ -193,7 +193,7 @@ func markBroken(ts []plan.Trial, jobs map[string]*job, start string, err error) 
 		}
 		j.broken[t.ID] = result.Trial{
 			ID: t.ID, Config: t.Config, Point: t.Point, Repeat: t.Repeat, Start: start, Seed: t.Seed,
-			Outcome: outcome, Error: oneLine(err.Error()), Verdict: result.Error,
+			Outcome: outcome, Error: j.folder.within(err), Verdict: result.Error,
 		}
 	}
 }
@@ -208,7 +208,7 @@ func (r *Runner) finish(ctx context.Context, j *job, p *plan.Plan, stop error) (
 	if ctx.Err() != nil {
 		run.Verdict, run.Reason = result.Inconclusive, fmt.Sprintf("interrupted: %d of %d trials are measured; run it again to go on", measured(run), len(run.Trials))
 	} else if stop != nil && measured(run) < len(run.Trials) {
-		run.Verdict, run.Reason = result.Error, oneLine(stop.Error())
+		run.Verdict, run.Reason = result.Error, j.folder.within(stop)
 	}
 	complete := measured(run) == len(run.Trials)
 	if err := r.file(j, run); err != nil {

@@ -66,8 +66,8 @@ func (r *Runner) start(ctx context.Context, s plan.Start, jobs map[string]*job) 
 		Engine: eng, Launch: launch, LogPath: logPath, ReadyTimeout: r.ReadyTimeout, OnLog: facts.line,
 	})
 	if err != nil {
-		doc.Error = oneLine(err.Error())
-		r.Observer.Event(Event{Kind: StartFailed, Start: &s, Message: doc.Error})
+		doc.Error = owner(s, jobs).folder.within(err)
+		r.Observer.Event(Event{Kind: StartFailed, Start: &s, Message: oneLine(err.Error())})
 		doc.Facts = facts.all()
 		return also(err, r.saveStart(doc, s, jobs, logPath))
 	}
@@ -77,7 +77,7 @@ func (r *Runner) start(ctx context.Context, s plan.Start, jobs map[string]*job) 
 		stopErr := r.stop(ctx, l)
 		l.doc.Facts = facts.all()
 		if err != nil {
-			l.doc.Error = oneLine(err.Error())
+			l.doc.Error = owner(s, jobs).folder.within(err)
 		}
 		err = also(also(err, stopErr), r.saveStart(l.doc, s, jobs, logPath))
 	}()

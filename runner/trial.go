@@ -54,14 +54,15 @@ func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error
 	if ctx.Err() != nil {
 		return fmt.Errorf("trial %s: %w", t.ID, context.Cause(ctx))
 	}
+	// Before anything is made of them: a server's message may repeat what it was sent.
+	for i := range res.Records {
+		res.Records[i].Detail = r.Redact.String(res.Records[i].Detail)
+	}
 	if err := r.evaluate(ctx, l, j, &doc, reqs, res, win); err != nil {
 		return fmt.Errorf("trial %s: %w", t.ID, err)
 	}
 	if err := r.saveScrapes(j, t, win); err != nil {
 		return fmt.Errorf("trial %s: %w", t.ID, err)
-	}
-	for i := range res.Records {
-		res.Records[i].Detail = string(r.Redact.Bytes([]byte(res.Records[i].Detail)))
 	}
 	if err := j.folder.saveTrial(doc, res.Records); err != nil {
 		return err
@@ -330,7 +331,7 @@ func gaps(h *load.Histogram) *result.Dist {
 		d, _ := h.Quantile(q)
 		return seconds(d)
 	}
-	d := &result.Dist{N: h.Count(), Mean: seconds(h.Mean()), Min: q(0), P50: q(0.5), P90: q(0.9), Max: q(1)}
+	d := &result.Dist{N: h.Count(), Mean: seconds(h.Mean()), Min: q(0), P50: q(0.5), P90: q(0.9), P95: q(0.95), Max: q(1)}
 	if d.N >= 100 {
 		d.P99 = ptr(q(0.99))
 	}

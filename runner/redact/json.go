@@ -127,8 +127,9 @@ func lines(s string) []any {
 // packages keeps the lines of the packages that decide how fast a model runs.
 func (r *Redactor) packages(l []any) []any {
 	out := []any{}
+	relevant := relevantPackage()
 	for _, v := range l {
-		if s, ok := v.(string); ok && (strings.HasPrefix(s, leftOut) || relevantPackage().MatchString(s)) {
+		if s, ok := v.(string); ok && (strings.HasPrefix(s, leftOut) || relevant.MatchString(s)) {
 			out = append(out, r.String(s))
 		}
 	}

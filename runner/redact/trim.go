@@ -20,7 +20,8 @@ const (
 // TrimLog returns at most max bytes of an engine's log, in the log's order: its head (version and arguments), the lines
 // that say what the engine decided and how long it took, errors and warnings with what stands around them, compilations
 // while serving, and its tail. What is left out is counted where it stood; progress bars are one line each. Terminal
-// sequences are removed. The result depends on the arguments alone. Redact first: a cut may go through a secret.
+// sequences are removed. A log that fits is kept as it is; of one that does not, requests that were answered are left out
+// first. The result depends on the arguments alone. Redact first: a cut may go through a secret.
 func TrimLog(log []byte, max int) []byte {
 	w := newWords()
 	ls := w.collapse(stripANSI(log))
@@ -28,13 +29,17 @@ func TrimLog(log []byte, max int) []byte {
 		return nil
 	}
 	order := w.rank(ls)
-	// The largest number of lines, in order of importance, that fits. A line may take less than nothing (it can close a
-	// gap whose marker was longer), so the search's answer is checked.
+	if out := render(ls, order); len(out) <= max {
+		return out
+	}
+	// What says nothing does not fill what room there is.
+	if i := slices.IndexFunc(order, func(i int) bool { return ls[i].priority == pChatter }); i >= 0 {
+		order = order[:i]
+	}
+	// The largest number of lines, in order of importance, that fits.
 	n := sort.Search(len(order), func(n int) bool { return len(render(ls, order[:n+1])) > max })
-	for ; n > 0; n-- {
-		if out := render(ls, order[:n]); len(out) <= max {
-			return out
-		}
+	if n > 0 {
+		return render(ls, order[:n])
 	}
 	return cutBytes(render(ls, nil), max)
 }

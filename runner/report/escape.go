@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 
@@ -48,21 +47,58 @@ const zeroWidth = "\u200b"
 
 // markdown escapes a text for GitHub's Markdown, in a paragraph, a list or a table cell: no markup, no HTML, no cell
 // borders, no links, mentions or references to issues. No code spans are used for foreign text: a backtick inside ends
-// them.
+// them. What GitHub looks for after rendering (@name, #1, GH-1, addresses) is broken by a space of no width.
 func markdown(s string) string {
 	s = clean(s)
-	s = strings.NewReplacer(
-		`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "~", `\~`, "[", `\[`, "]", `\]`, "|", `\|`, "!", `\!`, "$", `\$`,
-		"<", "&lt;", ">", "&gt;", "&", "&amp;",
-		"@", "@"+zeroWidth, "#", "#"+zeroWidth, "://", ":"+zeroWidth+"//", "www.", "www"+zeroWidth+".", "WWW.", "WWW"+zeroWidth+".",
-	).Replace(s)
-	s = regexp.MustCompile(`(?i)\bGH-(\d)`).ReplaceAllString(s, "GH-"+zeroWidth+"$1")
-	// What would begin a list, a heading's underline or a numbered list at the start of a line.
-	if s != "" && strings.ContainsRune("-+=", rune(s[0])) {
-		return `\` + s
+	var b strings.Builder
+	for i, c := range s {
+		switch c {
+		case '\\', '`', '*', '_', '~', '[', ']', '|', '!', '$':
+			b.WriteByte('\\')
+			b.WriteRune(c)
+		case '<':
+			b.WriteString("&lt;")
+		case '>':
+			b.WriteString("&gt;")
+		case '&':
+			b.WriteString("&amp;")
+		case '@', '#':
+			b.WriteRune(c)
+			b.WriteString(zeroWidth)
+		case '-', '+', '=': // a list or the underline of a heading
+			if i == 0 {
+				b.WriteByte('\\')
+			}
+			b.WriteRune(c)
+			if folded(s, i-2, "gh-") {
+				b.WriteString(zeroWidth)
+			}
+		case '.', ')': // a numbered list
+			if i > 0 && digits(s[:i]) && (i+1 == len(s) || s[i+1] == ' ') {
+				b.WriteByte('\\')
+			}
+			if folded(s, i-3, "www.") {
+				b.WriteString(zeroWidth)
+			}
+			b.WriteRune(c)
+		case ':':
+			b.WriteRune(c)
+			if folded(s, i, "://") {
+				b.WriteString(zeroWidth)
+			}
+		default:
+			b.WriteRune(c)
+		}
 	}
-	return regexp.MustCompile(`^(\d+)([.)]( |$))`).ReplaceAllString(s, `$1\$2`)
+	return b.String()
 }
+
+// folded says whether s has word (lower case) at i, in any case of letters.
+func folded(s string, i int, word string) bool {
+	return i >= 0 && i+len(word) <= len(s) && strings.EqualFold(s[i:i+len(word)], word)
+}
+
+func digits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 // width is how many columns of a terminal a text takes.
 func width(s string) int { return uniseg.StringWidth(s) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -104,7 +105,7 @@ func (a *app) run(ctx context.Context, f *runFlags, args []string) error {
 	defer closeStore()
 	r := &runner.Runner{
 		Provisioner: prov, Engine: catalog.Get, Binary: binaryFinder(f.engineBin), Store: store,
-		Root: root(f.out, simulated), Again: f.again, Redact: redact.New(secretValues()),
+		Root: root(f.out, simulated), Again: f.again, Redact: redact.New(secretValues(), names()...),
 		Tool: result.Tool{Version: version, Go: runtime.Version(), LoadGenerator: runner.LoadGenerator, VictoriaMetrics: measure.Version},
 		Host: h, Floor: readFloor(h.Fingerprint), ReadyTimeout: f.readyTimeout, ModelPath: f.modelPath, Synthetic: f.synthetic, Observer: ui,
 	}
@@ -275,6 +276,18 @@ func secretValues() []string {
 		if redact.SecretName(k) && len(v) >= 6 {
 			out = append(out, v)
 		}
+	}
+	return out
+}
+
+// names are what says whose machine this is: the user's and the host's.
+func names() []string {
+	var out []string
+	if u, err := user.Current(); err == nil {
+		out = append(out, u.Username)
+	}
+	if h, err := os.Hostname(); err == nil {
+		out = append(out, h)
 	}
 	return out
 }
