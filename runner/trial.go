@@ -24,6 +24,10 @@ import (
 // trial measures one cell in one start and files it. When it returns nil the trial is in the journal.
 func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error {
 	e := j.exp.Spec
+	due := schedule(e, t)
+	if due != nil {
+		t.Requests = len(due) // a Poisson process has about as many arrivals as planned
+	}
 	reqs, err := workload.Generate(e.Workload, t.Seed, t.Requests)
 	if err != nil {
 		return fmt.Errorf("trial %s: make the requests: %w", t.ID, err)
@@ -38,6 +42,10 @@ func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error
 	opts, err := r.loadOptions(l, t, e, reqs)
 	if err != nil {
 		return fmt.Errorf("trial %s: %w", t.ID, err)
+	}
+	opts.Schedule, opts.Concurrency = due, t.Point.Concurrency
+	if e.Load.Open != nil {
+		opts.MaxInFlight = e.Load.Open.MaxInFlight
 	}
 	if e.Workload.Cache == workload.Cold {
 		if err := l.client.ResetPrefixCache(ctx); err != nil {
@@ -86,9 +94,8 @@ func (r *Runner) warmup(ctx context.Context, l *live, t plan.Trial, e *spec.Expe
 	if err != nil {
 		return err
 	}
-	if opts.Concurrency == 0 {
-		opts.Schedule, opts.Concurrency = nil, max(1, min(t.Warmup, int(t.Point.Rate)))
-	}
+	// An open loop warms up in a closed one, with about a second's arrivals at once.
+	opts.Concurrency = max(t.Point.Concurrency, min(t.Warmup, int(t.Point.Rate)), 1)
 	r.Observer.Event(Event{Kind: WarmupBegins, Start: &l.start, Trial: &t, Total: t.Warmup})
 	if _, err := load.Run(ctx, opts); err != nil {
 		return err
@@ -96,7 +103,15 @@ func (r *Runner) warmup(ctx context.Context, l *live, t plan.Trial, e *spec.Expe
 	return context.Cause(ctx)
 }
 
-// loadOptions makes the bytes of every request ahead of time.
+// schedule is when the requests of an open loop are sent; nil in a closed loop.
+func schedule(e *spec.Experiment, t plan.Trial) []time.Duration {
+	if e.Load.Open == nil {
+		return nil
+	}
+	return arrival.Schedule(e.Load.Open.Arrival, t.Point.Rate, e.Load.Open.Duration, t.Seed)
+}
+
+// loadOptions makes the bytes of every request ahead of time. The caller says when they are sent.
 func (r *Runner) loadOptions(l *live, t plan.Trial, e *spec.Experiment, reqs []workload.Request) (load.Options, error) {
 	ends := l.eng.Endpoints()
 	path := ends.Chat
@@ -117,12 +132,6 @@ func (r *Runner) loadOptions(l *live, t plan.Trial, e *spec.Experiment, reqs []w
 		Progress: func(done, failed, total int) {
 			r.Observer.Event(Event{Kind: TrialProgress, Trial: &t, Done: done, Failed: failed, Total: total})
 		},
-	}
-	if open := e.Load.Open; open != nil {
-		o.Schedule = arrival.Schedule(open.Arrival, t.Point.Rate, open.Duration, t.Seed)
-		o.MaxInFlight = open.MaxInFlight
-	} else {
-		o.Concurrency = t.Point.Concurrency
 	}
 	return o, nil
 }

@@ -36,23 +36,18 @@ func (r *Runner) open(ctx context.Context) {
 		places = make(chan struct{}, r.o.MaxInFlight)
 	}
 	var requests sync.WaitGroup
-	dispatched := make(chan struct{})
-	go func() {
-		defer close(dispatched)
-		// The thread sleeps in the kernel, so it is this goroutine's alone, and ends with it: its timer slack is nobody
-		// else's.
-		runtime.LockOSThread()
-		t0 := r.clock.base.Add(time.Duration(r.t0))
-		for i, at := range r.o.Schedule {
-			if r.wait(ctx, t0.Add(at)) != nil {
-				return
-			}
-			r.next.Add(1)
-			requests.Go(func() { r.arrive(ctx, i, r.t0+int64(at), places) })
+	defer requests.Wait()
+	t0 := r.clock.base.Add(time.Duration(r.t0))
+	for i, at := range r.o.Schedule {
+		if r.wait(ctx, t0.Add(at)) != nil {
+			return
 		}
-	}()
-	<-dispatched
-	requests.Wait()
+		r.next.Add(1)
+		requests.Go(func() { r.arrive(ctx, i, r.t0+int64(at), places) })
+		// Hand the processor over: the request then leaves from this thread at once, instead of waiting for the kernel
+		// to wake another one.
+		runtime.Gosched()
+	}
 }
 
 // arrive waits for a place in flight, if those are limited, and sends. The scheduled time stays the intended one.

@@ -135,6 +135,19 @@ func lookup(flags []engine.Flag, name string) any {
 	return nil
 }
 
+// EventsPerSecond estimates how many stream events per second the load generator must read during a trial.
+func EventsPerSecond(e *spec.Experiment, config string, p spec.Point) float64 {
+	if e.Load.Open != nil {
+		return p.Rate * float64(e.Workload.Output.Tokens)
+	}
+	m := machineFor(e.Engine.Name, e.Engine.Sim)
+	tpot := m.tpot(p.Concurrency)
+	if isTrue(e.Merged(config), "enforce-eager") {
+		tpot = math.Max(tpot, m.eagerStep)
+	}
+	return float64(p.Concurrency) / tpot
+}
+
 // interpolate is piecewise linear in x and extends the last slope.
 func interpolate(t [][2]float64, x float64) float64 {
 	if x <= t[0][0] {

@@ -20,6 +20,7 @@ import (
 	"h100-inference-control-plane/runner/engine/catalog"
 	"h100-inference-control-plane/runner/host"
 	"h100-inference-control-plane/runner/judge"
+	"h100-inference-control-plane/runner/load/calibrate"
 	"h100-inference-control-plane/runner/measure"
 	"h100-inference-control-plane/runner/plan"
 	"h100-inference-control-plane/runner/provision"
@@ -34,7 +35,7 @@ type runFlags struct {
 	on, url, out, engineBin, modelPath, synthetic string
 	vm                                            vmFlags
 	seed                                          uint64
-	again, asJSON, ignoreBudget                   bool
+	again, asJSON, ignoreBudget, beyond           bool
 	readyTimeout                                  time.Duration
 }
 
@@ -65,6 +66,7 @@ point goes on where it was when the same command is given again.`,
 	c.Flags().Uint64Var(&f.seed, "seed", 0, "seed of the order and of the prompts; 0 derives it from the experiments")
 	c.Flags().BoolVar(&f.again, "again", false, "measure again although a finished result is there; both are kept")
 	c.Flags().BoolVar(&f.ignoreBudget, "ignore-budget", false, "run although the estimate is over the file's budget")
+	c.Flags().BoolVar(&f.beyond, "beyond-calibration", false, "load the client with more than half of what it was calibrated to")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print run.json instead of the text report")
 	c.Flags().DurationVar(&f.readyTimeout, "ready-timeout", 15*time.Minute, "how long an engine start may take")
 	f.vm.register(c)
@@ -93,6 +95,10 @@ func (a *app) run(ctx context.Context, f *runFlags, args []string) error {
 	if err := checkBudget(p, f.ignoreBudget); err != nil {
 		return err
 	}
+	floor := readFloor(h.Fingerprint)
+	if err := checkFloor(p, floor, f.beyond); err != nil {
+		return err
+	}
 	ui := newUI(a.stderr, p)
 	defer ui.Close()
 	for _, r := range reap() {
@@ -107,7 +113,7 @@ func (a *app) run(ctx context.Context, f *runFlags, args []string) error {
 		Provisioner: prov, Engine: catalog.Get, Binary: binaryFinder(f.engineBin), Store: store,
 		Root: root(f.out, simulated), Again: f.again, Redact: redact.New(secretValues(), names()...),
 		Tool: result.Tool{Version: version, Go: runtime.Version(), LoadGenerator: runner.LoadGenerator, VictoriaMetrics: measure.Version},
-		Host: h, Floor: readFloor(h.Fingerprint), ReadyTimeout: f.readyTimeout, ModelPath: f.modelPath, Synthetic: f.synthetic, Observer: ui,
+		Host: h, Floor: floor, ReadyTimeout: f.readyTimeout, ModelPath: f.modelPath, Synthetic: f.synthetic, Observer: ui,
 	}
 	results, err := r.Run(ctx, p)
 	ui.Close()
@@ -208,6 +214,23 @@ func checkBudget(p *plan.Plan, ignore bool) error {
 	for _, w := range p.Warnings {
 		if w.Code == plan.OverBudget {
 			return usage("%s: over budget: %s\nhint: --ignore-budget runs it all the same", w.Experiment, w.Message)
+		}
+	}
+	return nil
+}
+
+// checkFloor refuses a load at which this machine's load generator would measure itself.
+func checkFloor(p *plan.Plan, floor *result.Floor, beyond bool) error {
+	if beyond {
+		return nil
+	}
+	for _, e := range p.Experiments {
+		for _, c := range e.Spec.Configs {
+			for _, point := range e.Spec.Points() {
+				if err := calibrate.Allowed(plan.EventsPerSecond(e.Spec, c.Name, point), floor); err != nil {
+					return usage("%s, %s at %s: %w\nhint: a lower load, a machine with more cores, or --beyond-calibration; `benchctl calibrate` measures again", e.Name, c.Name, point, err)
+				}
+			}
 		}
 	}
 	return nil
