@@ -54,6 +54,9 @@ type Result struct {
 // errSkipped marks the trials of a start that was not tried, because the same engine failed to start before.
 var errSkipped = errors.New("not tried: the same engine did not start before")
 
+// errInterrupted marks the trials of a start that the user ended.
+var errInterrupted = errors.New("the run was interrupted before this trial was finished")
+
 // Run measures what of the plan has no result yet. It returns a Result per experiment also when it was interrupted
 // (ctx ended) or the machinery failed; err then says why it stopped, and the same call goes on where it ended.
 func (r *Runner) Run(ctx context.Context, p *plan.Plan) ([]Result, error) {
@@ -188,7 +191,7 @@ func markBroken(ts []plan.Trial, jobs map[string]*job, start string, err error) 
 			continue
 		}
 		outcome := result.Broken
-		if errors.Is(err, errSkipped) || errors.Is(err, context.Canceled) {
+		if errors.Is(err, errSkipped) || errors.Is(err, errInterrupted) {
 			outcome = result.Missing
 		}
 		j.broken[t.ID] = result.Trial{

@@ -47,7 +47,11 @@ type live struct {
 func (r *Runner) start(ctx context.Context, s plan.Start, jobs map[string]*job) (err error) {
 	doc := result.Start{ID: s.ID, Repeat: s.Repeat, Block: s.Block, Attempt: attempt(s, jobs), Began: time.Now().UTC().Truncate(time.Millisecond)}
 	defer func() {
-		if err != nil {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			markBroken(s.Trials, jobs, s.ID, errInterrupted)
+		default:
 			markBroken(s.Trials, jobs, s.ID, err)
 		}
 	}()
@@ -324,8 +328,8 @@ func (l *live) cause(ctx context.Context, err error) error {
 			}
 		}
 	}
-	if c := context.Cause(ctx); c != nil && !errors.Is(err, c) {
-		return c
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return err
 }

@@ -127,11 +127,7 @@ func (a *app) conclude(ctx context.Context, f *runFlags, results []runner.Result
 		if r.Reused {
 			fmt.Fprintf(a.stderr, "%s: reused, measured %s ago; --again measures again\n", r.Run.Experiment.Name, time.Since(r.Run.Ended).Round(time.Second))
 		}
-		format := "text"
-		if f.asJSON {
-			format = "json"
-		}
-		if err := a.render(r.Run, format); err != nil {
+		if err := a.renderRun(ctx, r.Run, f.asJSON); err != nil {
 			return err
 		}
 		fmt.Fprintf(a.stderr, "results: %s\n", r.Dir)
@@ -150,6 +146,18 @@ func (a *app) conclude(ctx context.Context, f *runFlags, results []runner.Result
 		return &exitError{Code: code}
 	}
 	return nil
+}
+
+// renderRun prints the report. Of a run that the user ended a page of empty rows is no help: one line says how far it is.
+func (a *app) renderRun(ctx context.Context, run *result.Run, asJSON bool) error {
+	switch {
+	case asJSON:
+		return a.render(run, "json")
+	case ctx.Err() != nil:
+		_, err := fmt.Fprintf(a.stdout, "%s: %s\n", run.Experiment.Name, run.Reason)
+		return err
+	}
+	return a.render(run, "text")
 }
 
 // worse orders exit codes of several experiments: the machinery's failure first, then a failed gate.
