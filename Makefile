@@ -16,7 +16,7 @@ help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 need-go:
-	@command -v go >/dev/null || { echo "Go is missing. Install Go 1.26 or newer, then run this again." >&2; exit 1; }
+	@command -v go >/dev/null || { echo "Go is missing. Install Go 1.26.6 or newer, then run this again." >&2; exit 1; }
 	@command -v git >/dev/null || { echo "git is missing. Install git, then run this again." >&2; exit 1; }
 
 build: need-go ## build bin/benchctl (static, no cgo)

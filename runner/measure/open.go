@@ -95,7 +95,7 @@ func cached(dir string) string { return filepath.Join(dir, "victoria-metrics-"+V
 // build compiles the pinned release into the cache. Two builds at once wait for each other.
 func build(ctx context.Context, o OpenOptions) (string, error) {
 	if _, err := exec.LookPath("go"); err != nil {
-		return "", errors.New("VictoriaMetrics is needed and Go is not here to build it\nhint: install Go 1.26, or pass --vm-bin PATH or --vm-url URL")
+		return "", errors.New("VictoriaMetrics is needed and Go is not here to build it\nhint: install Go 1.26.6 or newer, or pass --vm-bin PATH or --vm-url URL")
 	}
 	if err := os.MkdirAll(o.CacheDir, 0o755); err != nil {
 		return "", fmt.Errorf("build VictoriaMetrics: %w", err)
@@ -218,7 +218,7 @@ func (s *Store) await(ctx context.Context, log *portFinder) error {
 		}
 		s.Client = c
 	case <-s.proc.Done():
-		return fmt.Errorf("start VictoriaMetrics: it ended: %s", log.last())
+		return fmt.Errorf("start VictoriaMetrics: the program ended at once: %s", log.last())
 	case <-ctx.Done():
 		return fmt.Errorf("start VictoriaMetrics: no answer within %v: %s", launchTimeout, log.last())
 	}

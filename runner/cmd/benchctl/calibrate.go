@@ -23,6 +23,9 @@ func (a *app) calibrateCmd() *cobra.Command {
 it sends it. The result is kept in the user's cache and stored with every later run; it is never subtracted.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if o.Streams < 1 || o.Streams > 10000 || o.Interval < time.Millisecond || o.Duration < time.Second {
+				return usage("want 1 to 10000 streams, an interval of 1ms or more and a duration of 1s or more")
+			}
 			res, err := calibrate.Run(c.Context(), o)
 			if err != nil {
 				return &exitError{exitMachinery, err}

@@ -95,7 +95,7 @@ func examine(ctx context.Context) []finding {
 func goTool() finding {
 	out, err := exec.Command("go", "version").Output()
 	if err != nil {
-		return finding{What: "Go", State: "missing", Detail: "needed once, to build VictoriaMetrics", Fix: "install Go 1.26 or newer, or pass --vm-bin or --vm-url"}
+		return finding{What: "Go", State: "missing", Detail: "needed once, to build VictoriaMetrics", Fix: "install Go 1.26.6 or newer, or pass --vm-bin or --vm-url"}
 	}
 	return finding{What: "Go", State: "ok", Detail: strings.TrimSpace(string(out))}
 }

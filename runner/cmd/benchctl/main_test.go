@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}
+
 func TestScripts(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {
@@ -50,6 +61,11 @@ func TestScripts(t *testing.T) {
 			// VictoriaMetrics is built once per user, not once per script.
 			env.Setenv("XDG_CACHE_HOME", cache)
 			env.Setenv("NO_COLOR", "1")
+			port, err := freePort()
+			env.Setenv("PORT", port)
+			if err != nil {
+				return err
+			}
 			return nil
 		},
 		UpdateScripts: os.Getenv("BENCH_UPDATE") != "",

@@ -86,6 +86,10 @@ func (a *app) run(ctx context.Context, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	binary := binaryFinder(f.engineBin)
+	if err := checkBinaries(f.on, exps, binary); err != nil {
+		return err
+	}
 	h := host.Read(ctx)
 	p, err := plan.New(exps, plan.Options{Seed: f.seed, Fingerprint: h.Fingerprint, LoadGenerator: runner.LoadGenerator, Where: prov.Name()})
 	if err != nil {
@@ -110,7 +114,7 @@ func (a *app) run(ctx context.Context, f *runFlags, args []string) error {
 	}
 	defer closeStore()
 	r := &runner.Runner{
-		Provisioner: prov, Engine: catalog.Get, Binary: binaryFinder(f.engineBin), Store: store,
+		Provisioner: prov, Engine: catalog.Get, Binary: binary, Store: store,
 		Root: root(f.out, simulated), Again: f.again, Redact: redact.New(secretValues(), names()...),
 		Tool: result.Tool{Version: version, Go: runtime.Version(), LoadGenerator: runner.LoadGenerator, VictoriaMetrics: measure.Version},
 		Host: h, Floor: floor, ReadyTimeout: f.readyTimeout, ModelPath: f.modelPath, Synthetic: f.synthetic, Observer: ui,
@@ -192,6 +196,19 @@ func provisioner(f *runFlags, exps []*spec.Experiment) (provision.Provisioner, e
 		return p, nil
 	}
 	return nil, usage("unknown place %q after --on\nhint: process or endpoint", f.on)
+}
+
+// checkBinaries finds the engines' programs before anything is written.
+func checkBinaries(on string, exps []*spec.Experiment, find func(engine, version string) ([]string, error)) error {
+	if on != "process" {
+		return nil
+	}
+	for _, e := range exps {
+		if _, err := find(e.Engine.Name, e.Engine.Version); err != nil {
+			return &exitError{exitUsage, err}
+		}
+	}
+	return nil
 }
 
 // simulated says whether the experiments run on a simulated engine; a mixture is refused, because the two kinds of
