@@ -16,6 +16,7 @@ import (
 	"h100-inference-control-plane/runner/openai"
 	"h100-inference-control-plane/runner/plan"
 	"h100-inference-control-plane/runner/query"
+	"h100-inference-control-plane/runner/record"
 	"h100-inference-control-plane/runner/result"
 	"h100-inference-control-plane/runner/spec"
 	"h100-inference-control-plane/runner/workload"
@@ -25,7 +26,10 @@ import (
 func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error {
 	e := j.exp.Spec
 	due := schedule(e, t)
-	if due != nil {
+	if e.Load.Open != nil {
+		if len(due) == 0 {
+			return fmt.Errorf("trial %s: no request is due in %v at %g requests/s: a longer duration is needed", t.ID, e.Load.Open.Duration, t.Point.Rate)
+		}
 		t.Requests = len(due) // a Poisson process has about as many arrivals as planned
 	}
 	reqs, err := workload.Generate(e.Workload, t.Seed, t.Requests)
@@ -64,7 +68,9 @@ func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error
 	}
 	// Before anything is made of them: a server's message may repeat what it was sent.
 	for i := range res.Records {
-		res.Records[i].Detail = r.Redact.String(res.Records[i].Detail)
+		if d := &res.Records[i].Detail; *d != "" {
+			*d = record.OneLine(r.Redact.String(*d), record.MaxDetail)
+		}
 	}
 	if err := r.evaluate(ctx, l, j, &doc, reqs, res, win); err != nil {
 		return fmt.Errorf("trial %s: %w", t.ID, err)

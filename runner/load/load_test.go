@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -609,7 +610,9 @@ func TestTLS(t *testing.T) {
 	if err := r.dialer.prepare(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	r.ready(u)
+	if err := r.ready(u); err != nil {
+		t.Fatal(err)
+	}
 	defer r.Close()
 	res, err := r.Run(t.Context())
 	if err != nil {
@@ -618,6 +621,52 @@ func TestTLS(t *testing.T) {
 	for _, r := range res.Records {
 		if r.Err != record.OK || r.Events != 2 || !r.ConnReused || r.Sent == record.Never || r.FirstToken < r.FirstByte || r.FirstByte <= r.Sent {
 			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// TestBrokenTimer: a schedule that could not be kept is no result.
+func TestBrokenTimer(t *testing.T) {
+	o := options(serve(t, say(role, last, done)), 3, 0)
+	o.Schedule = []time.Duration{0, 1, 2}
+	r, err := Prepare(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	wait, broken := r.wait, errors.New("broken")
+	r.wait = func(ctx context.Context, until time.Time) error {
+		if r.next.Load() == 2 {
+			return broken
+		}
+		return wait(ctx, until)
+	}
+	if res, err := r.Run(t.Context()); !errors.Is(err, broken) || res != nil {
+		t.Errorf("%v, %v", res, err)
+	}
+}
+
+// TestTimer waits for real: never too short, and not beyond the end of its context.
+func TestTimer(t *testing.T) {
+	for _, spin := range []time.Duration{0, 200 * time.Microsecond} {
+		tm, err := newTimer(spin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tm.close()
+		for _, d := range []time.Duration{-time.Second, 0, 1, 100 * time.Microsecond, 5 * time.Millisecond} {
+			until := time.Now().Add(d)
+			if err := tm.wait(t.Context(), until); err != nil || time.Now().Before(until) {
+				t.Errorf("%v: %v, %v too early", d, err, time.Until(until))
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel()
+		if err := tm.wait(ctx, time.Now().Add(time.Hour)); err != context.Canceled {
+			t.Errorf("cancelled: %v", err)
+		}
+		if err := tm.wait(ctx, time.Now().Add(-time.Hour)); err != context.Canceled {
+			t.Errorf("cancelled before: %v", err)
 		}
 	}
 }

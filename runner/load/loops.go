@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 
 // closed keeps Concurrency requests in flight until there are none left. A request is scheduled at the moment its
 // place became free: at t0, or when the answer before it ended, so that what the client does in between counts.
-func (r *Runner) closed(ctx context.Context) {
+func (r *Runner) closed(ctx context.Context) error {
 	var workers sync.WaitGroup
 	for range min(r.o.Concurrency, r.n) {
 		workers.Go(func() {
@@ -27,10 +26,11 @@ func (r *Runner) closed(ctx context.Context) {
 		})
 	}
 	workers.Wait()
+	return nil
 }
 
-// open sends each request when the schedule says, whatever became of those before.
-func (r *Runner) open(ctx context.Context) {
+// open sends each request when the schedule says, whatever became of those before. An error is the timer's.
+func (r *Runner) open(ctx context.Context) error {
 	var places chan struct{}
 	if r.o.MaxInFlight > 0 {
 		places = make(chan struct{}, r.o.MaxInFlight)
@@ -39,15 +39,16 @@ func (r *Runner) open(ctx context.Context) {
 	defer requests.Wait()
 	t0 := r.clock.base.Add(time.Duration(r.t0))
 	for i, at := range r.o.Schedule {
-		if r.wait(ctx, t0.Add(at)) != nil {
-			return
+		if err := r.wait(ctx, t0.Add(at)); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
 		}
 		r.next.Add(1)
 		requests.Go(func() { r.arrive(ctx, i, r.t0+int64(at), places) })
-		// Hand the processor over: the request then leaves from this thread at once, instead of waiting for the kernel
-		// to wake another one.
-		runtime.Gosched()
 	}
+	return nil
 }
 
 // arrive waits for a place in flight, if those are limited, and sends. The scheduled time stays the intended one.

@@ -2,47 +2,52 @@ package load
 
 import (
 	"context"
-	"runtime"
+	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// coarse is how much of a wait is left to the kernel. Before it, Go's timer waits, because a sleep in the kernel cannot
-// be cancelled; Go's timer alone is late by up to a millisecond.
-const coarse = 4 * time.Millisecond
-
-// newWaiter returns a function that waits for a time, spinning at the end if it is told to.
-func newWaiter(spin time.Duration) func(ctx context.Context, until time.Time) error {
-	return func(ctx context.Context, until time.Time) error {
-		if left := time.Until(until); left > coarse {
-			t := time.NewTimer(left - coarse)
-			defer t.Stop()
-			select {
-			case <-t.C:
-			case <-ctx.Done():
-			}
-		}
-		for ctx.Err() == nil {
-			left := time.Until(until)
-			if left <= 0 {
-				return nil
-			}
-			if left > spin {
-				sleep(left - spin)
-			}
-		}
-		return ctx.Err()
-	}
+// timer waits on a timerfd. Go's own timers are rounded up to a millisecond by the network poller. The kernel's timer,
+// read through that poller, is exact, and the goroutine that waits for it keeps neither a thread nor a processor from
+// the streams: sleeping in a system call does, and costs the new request another wake-up.
+type timer struct {
+	fd   int
+	file *os.File
+	spin time.Duration
 }
 
-// sleep sleeps in the kernel, or less when a signal comes. The kernel may make a thread late by its timer slack, 50 µs,
-// to save wake-ups; this one is not to be, and gets its slack back afterwards, because it is the runtime's.
-func sleep(d time.Duration) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // a refusal costs those 50 µs
-	ts := unix.NsecToTimespec(int64(d))
-	_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &ts, nil)
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // 0 = the thread's default
+func newTimer(spin time.Duration) (*timer, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a timer: %w", err)
+	}
+	return &timer{fd: fd, file: os.NewFile(uintptr(fd), "timerfd"), spin: spin}, nil
+}
+
+func (t *timer) close() { t.file.Close() }
+
+// wait returns nil at until, or the context's error when that ends first.
+func (t *timer) wait(ctx context.Context, until time.Time) error {
+	stop := context.AfterFunc(ctx, func() { t.file.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var expirations [8]byte
+	for ctx.Err() == nil {
+		left := time.Until(until)
+		if left <= 0 {
+			return nil
+		}
+		if left <= t.spin {
+			continue
+		}
+		set := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(left - t.spin))}
+		if err := unix.TimerfdSettime(t.fd, 0, &set, nil); err != nil {
+			return fmt.Errorf("set a timer: %w", err)
+		}
+		if _, err := t.file.Read(expirations[:]); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("wait for a timer: %w", err)
+		}
+	}
+	return ctx.Err()
 }

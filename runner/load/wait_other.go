@@ -7,10 +7,18 @@ import (
 	"time"
 )
 
-// newWaiter waits with Go's timer, which may be late by a millisecond.
-func newWaiter(time.Duration) func(ctx context.Context, until time.Time) error { return timerWait }
+// timer waits with Go's timers, which may be late by a millisecond.
+type timer struct{}
 
-func timerWait(ctx context.Context, until time.Time) error {
+func newTimer(time.Duration) (*timer, error) { return &timer{}, nil }
+
+func (*timer) close() {}
+
+// wait returns nil at until, or the context's error when that ends first.
+func (*timer) wait(ctx context.Context, until time.Time) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	t := time.NewTimer(time.Until(until))
 	defer t.Stop()
 	select {

@@ -54,8 +54,9 @@ func (o Options) filled() Options {
 
 // Result is what was measured. Times are in seconds.
 type Result struct {
-	Spread Measured `json:"spread"` // streams send at times of their own
-	Step   Measured `json:"step"`   // all streams send at once; this is the floor that results carry
+	Machine Machine  `json:"machine"`
+	Spread  Measured `json:"spread"` // streams send at times of their own
+	Step    Measured `json:"step"`   // all streams send at once; this is the floor that results carry
 	// Levels are the loads of rising rate, in step mode, that looked for the limit; Sustained is the highest that was
 	// kept up with.
 	Levels      []Measured `json:"levels"`
@@ -69,7 +70,7 @@ type Result struct {
 	InProcess   bool       `json:"in_process"` // the stub shared this process
 }
 
-// Run calibrates. It takes about four times Duration and fifteen seconds.
+// Run calibrates. It takes about three times Duration and twenty seconds.
 func Run(ctx context.Context, o Options) (Result, error) {
 	o = o.filled()
 	srv, err := start(ctx, o.InProcess)
@@ -86,7 +87,11 @@ func Run(ctx context.Context, o Options) (Result, error) {
 func measure(ctx context.Context, o Options, url string) (Result, error) {
 	res := Result{Rate: o.Rate, InProcess: o.InProcess}
 	c := Client{URL: url, Streams: o.Streams, Interval: o.Interval, Tokens: tokens(o.Duration, o.Interval)}
+	o.Progress("this machine itself")
 	var err error
+	if res.Machine, err = machine(ctx, o, url); err != nil {
+		return res, err
+	}
 	for _, part := range []struct {
 		mode stub.Mode
 		to   *Measured
@@ -221,6 +226,9 @@ func (r Result) Table() string {
 	}
 	line("time stamp error p50, streams in step", ms(r.Step.ErrorP50), "", "")
 	line("time stamp error p99, streams in step", ms(r.Step.ErrorP99), "", "")
+	line("CPU a token read from a bare connection", us(r.Machine.CPUPerRead), "", "")
+	line("lateness of a bare 1 ms sleep, p50", ms(r.Machine.SleepLate50), "", "")
+	line("lateness of a bare 1 ms sleep, p99", ms(r.Machine.SleepLate99), "", "")
 	line("lateness p50", ms(r.LatenessP50), "", "")
 	line("events/s that the client keeps up with", fmt.Sprintf("%.0f", r.Sustained), "", "")
 	fmt.Fprintf(&b, "\n%d streams × %g ms. Half of the events/s is the most that a run may plan. The figures are the error of the\nload generator and its server together on this machine; they are stored with results and never subtracted.\n",

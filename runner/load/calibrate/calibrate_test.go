@@ -35,13 +35,16 @@ func TestRun(t *testing.T) {
 				t.Errorf("in process %v: %+v", inProcess, m)
 			}
 		}
+		if m := res.Machine; m.CPUPerRead <= 0 || m.SleepLate50 <= 0 || m.SleepLate99 < m.SleepLate50 {
+			t.Errorf("%+v", m)
+		}
 		if res.Spread.Events != 80 || res.Spread.Mode != "spread" || res.Step.Mode != "step" || len(res.Levels) == 0 {
 			t.Errorf("%+v", res)
 		}
 		if res.LatenessP99 < res.LatenessP50 || res.LatenessP50 <= 0 || res.Many != 20 || res.InProcess != inProcess {
 			t.Errorf("%+v", res)
 		}
-		if len(parts) != 4+len(res.Levels) {
+		if len(parts) != 5+len(res.Levels) {
 			t.Errorf("parts: %q", parts)
 		}
 		when := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
