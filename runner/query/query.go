@@ -36,6 +36,9 @@ func Check(expr string) []Problem {
 	if strings.TrimSpace(expr) == "" {
 		return []Problem{{Message: "the query is empty", Hint: `for example "share_gt_over_time(bench_request_latency_seconds[$window], 2)"`}}
 	}
+	if len(expr) > maxLength {
+		return []Problem{{Message: fmt.Sprintf("the query is %d bytes long, and VictoriaMetrics takes at most %d", len(expr), maxLength)}}
+	}
 	if p := otherVariables(expr); p != nil {
 		return p
 	}
@@ -43,17 +46,24 @@ func Check(expr string) []Problem {
 	if err != nil {
 		return []Problem{parseProblem(expr, err)}
 	}
+	// What is sent is written from the tree, which some names do not survive: such as one that is not UTF-8.
+	if _, err := metricsql.Parse(string(e.AppendString(nil))); err != nil {
+		return []Problem{{Message: "the query has a name that cannot be written", Hint: "names are UTF-8; a value with other bytes belongs into quotes"}}
+	}
 	var out []Problem
 	out = append(out, selectorProblems(expr, e)...)
 	return append(out, shapeProblems(expr, e)...)
 }
 
-var variable = regexp.MustCompile(`\$[A-Za-z_{][A-Za-z0-9_}]*`)
+// maxLength leaves room for the labels below VictoriaMetrics' default -search.maxQueryLen of 16 KiB.
+const maxLength = 12 << 10
+
+var variable = regexp.MustCompile(`\$[A-Za-z_{][A-Za-z0-9_]*`)
 
 // otherVariables finds $words that the parser would drop without a word, such as Grafana's.
 func otherVariables(expr string) []Problem {
 	var out []Problem
-	for _, at := range variable.FindAllStringIndex(expr, -1) {
+	for _, at := range variable.FindAllStringIndex(code(expr), -1) {
 		if word := expr[at[0]:at[1]]; word != Window {
 			out = append(out, Problem{at[0], fmt.Sprintf("unknown variable %s", word), "the one variable is $window, the trial's window"})
 		}
@@ -61,13 +71,54 @@ func otherVariables(expr string) []Problem {
 	return out
 }
 
-// parse puts a window in place of $window and parses. Every occurrence is as long as a duration needs to be, so offsets
-// of the result are not those of expr.
+// parse puts a window in place of $window and parses.
 func parse(expr string, window time.Duration) (metricsql.Expr, error) {
-	return metricsql.Parse(strings.ReplaceAll(expr, Window, fmt.Sprintf("%dms", window.Milliseconds())))
+	return metricsql.Parse(withWindow(expr, fmt.Sprintf("%dms", window.Milliseconds())))
 }
 
-var unparsed = regexp.MustCompile(`unparsed data: "((?:[^"\\]|\\.)*)"`)
+// withWindow replaces $window where it is code; in a quoted string it is text.
+func withWindow(expr, window string) string {
+	var b strings.Builder
+	masked := code(expr)
+	for {
+		i := strings.Index(masked, Window)
+		if i < 0 {
+			b.WriteString(expr)
+			return b.String()
+		}
+		b.WriteString(expr[:i])
+		b.WriteString(window)
+		expr, masked = expr[i+len(Window):], masked[i+len(Window):]
+	}
+}
+
+// code is expr with the insides of strings and comments blanked, byte for byte, so that a search in it finds only code
+// and its offsets are those of expr.
+func code(expr string) string {
+	b := []byte(expr)
+	for i := 0; i < len(b); i++ {
+		switch q := b[i]; q {
+		case '"', '\'', '`':
+			for i++; i < len(b) && b[i] != q; i++ {
+				if b[i] == '\\' && q != '`' && i+1 < len(b) {
+					b[i] = ' '
+					i++
+				}
+				b[i] = ' '
+			}
+		case '#':
+			for ; i < len(b) && b[i] != '\n'; i++ {
+				b[i] = ' '
+			}
+		}
+	}
+	return string(b)
+}
+
+// sixtySeconds stands for $window while a query is checked. It is as long as the word, so that places stay.
+const sixtySeconds = "60000ms"
+
+var unparsed = regexp.MustCompile(`unparsed data(?: left)?: "((?:[^"\\]|\\.)*)"`)
 
 // parseProblem turns the parser's message into a place and a sentence. The parser says what it had not read yet.
 func parseProblem(expr string, err error) Problem {
@@ -75,24 +126,27 @@ func parseProblem(expr string, err error) Problem {
 	p := Problem{Message: "not MetricsQL: " + firstClause(msg), Hint: "docs.victoriametrics.com/metricsql describes the language"}
 	if m := unparsed.FindStringSubmatch(msg); m != nil {
 		rest := strings.ReplaceAll(m[1], `\"`, `"`)
-		if i := strings.LastIndex(strings.ReplaceAll(expr, Window, "60000ms"), rest); rest != "" && i >= 0 {
+		if i := strings.LastIndex(withWindow(expr, sixtySeconds), rest); rest != "" && i >= 0 {
 			p.Offset = min(i, len(expr)-1)
-			p.Message += fmt.Sprintf(", at %q", short(rest))
+			p.Message += fmt.Sprintf(", at %q", short(strings.ReplaceAll(rest, sixtySeconds, Window)))
 		}
 	}
 	return p
 }
 
 func firstClause(msg string) string {
+	if strings.HasPrefix(msg, "unparsed data left") {
+		return "the query goes on after its end"
+	}
 	if i := strings.Index(msg, "; unparsed data"); i >= 0 {
 		msg = msg[:i]
 	}
-	return strings.ReplaceAll(msg, "60000ms", Window)
+	return strings.ReplaceAll(msg, sixtySeconds, Window)
 }
 
 func short(s string) string {
 	if len(s) > 30 {
-		return s[:30] + "..."
+		return strings.ToValidUTF8(s[:30], "") + "..."
 	}
 	return s
 }
@@ -115,11 +169,20 @@ func selectorProblems(expr string, e metricsql.Expr) []Problem {
 				if f.Label == graphite {
 					hint = "Graphite selectors cannot be narrowed to a trial"
 				}
-				out = append(out, Problem{max(0, strings.Index(expr, f.Label)), fmt.Sprintf("the label %q is set by the runner", f.Label), hint})
+				out = append(out, Problem{filterAt(expr, f.Label), fmt.Sprintf("the label %q is set by the runner", f.Label), hint})
 			}
 		}
 	}
 	return out
+}
+
+// filterAt is where a selector filters by the label, which may be a part of other words too.
+func filterAt(expr, label string) int {
+	at := regexp.MustCompile(`(?:^|[^A-Za-z0-9_:.])(` + regexp.QuoteMeta(label) + `)\s*[=!]`).FindStringSubmatchIndex(code(expr))
+	if at == nil { // written with escapes, say
+		return 0
+	}
+	return at[2]
 }
 
 const graphite = "__graphite__"
@@ -143,7 +206,11 @@ func shapeProblems(expr string, e metricsql.Expr) []Problem {
 		return []Problem{{Message: "the query is a string, not a number"}}
 	case *metricsql.BinaryOpExpr:
 		if metricsql.IsBinaryOpCmp(x.Op) {
-			return []Problem{{max(0, strings.Index(expr, x.Op)), fmt.Sprintf("the query compares (%s): it would be empty both when it fails and when there is no data", x.Op),
+			why := "it would be empty both when it fails and when there is no data"
+			if x.Bool {
+				why = "its value would be 0 or 1, and the report could not say by how much it fails"
+			}
+			return []Problem{{comparisonAt(expr, x.Op), fmt.Sprintf("the query compares (%s): %s", x.Op, why),
 				"give the left side alone, and the bound as max: or min:"}}
 		}
 	case *metricsql.RollupExpr:
@@ -154,10 +221,29 @@ func shapeProblems(expr string, e metricsql.Expr) []Problem {
 	if metricsql.IsLikelyInvalid(e) {
 		return []Problem{{Message: "the query hides a subquery: a range function is applied to something that is not a series", Hint: "apply rate, increase and the like to the series first, then aggregate: sum(rate(x[$window]))"}}
 	}
-	if !strings.Contains(expr, Window) {
+	if !strings.Contains(code(expr), Window) {
 		return []Problem{{Message: "the query does not use $window, so it would look at other samples than the trial's", Hint: "for example quantile_over_time(0.99, bench_request_ttft_seconds[$window])"}}
 	}
 	return nil
+}
+
+// comparisonAt is where the operator stands outside all brackets, or 0 when it is inside some: WITH, or brackets around
+// everything.
+func comparisonAt(expr, op string) int {
+	depth := 0
+	masked := code(expr)
+	for i := range len(masked) {
+		switch masked[i] {
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			depth--
+		}
+		if depth == 0 && strings.HasPrefix(masked[i:], op) {
+			return i
+		}
+	}
+	return 0
 }
 
 // selectors lists the series selectors of e, each once: a WITH template makes one node appear in several places.
@@ -238,4 +324,54 @@ func Series(expr string) []string {
 	}
 	sort.Strings(out)
 	return out
+}
+
+// leftward moves a quantile so little that it matters only to a rank that is a whole number: below it, instead of on it.
+const leftward = 1 - 0x1p-40
+
+// LeftOfQuantiles rewrites expr so that each of its sample quantiles of constant order is taken a hair to the left: by
+// less than 1e-6 of the distance between two neighbours for up to a million samples. ok is false when it has none, or
+// does not parse.
+//
+// VictoriaMetrics interpolates between two neighbours also when the rank is that of the left one, and then multiplies
+// the right one by 0. If that is a failed request's +Inf the answer is NaN, although the quantile is the left one.
+func LeftOfQuantiles(expr string) (left string, ok bool) {
+	e, err := metricsql.Parse(expr)
+	if err != nil {
+		return "", false
+	}
+	seen := map[metricsql.Expr]bool{}
+	metricsql.VisitAll(e, func(x metricsql.Expr) {
+		if seen[x] {
+			return
+		}
+		seen[x] = true
+		switch f := x.(type) {
+		case *metricsql.FuncExpr:
+			ok = moveLeft(&f.Name, &f.Args) || ok
+		case *metricsql.AggrFuncExpr:
+			ok = moveLeft(&f.Name, &f.Args) || ok
+		}
+	})
+	return string(e.AppendString(nil)), ok
+}
+
+func moveLeft(name *string, args *[]metricsql.Expr) bool {
+	switch strings.ToLower(*name) {
+	case "median_over_time", "median":
+		*name = map[string]string{"median": "quantile", "median_over_time": "quantile_over_time"}[strings.ToLower(*name)]
+		*args = append([]metricsql.Expr{&metricsql.NumberExpr{N: 0.5 * leftward}}, *args...)
+		return true
+	case "quantile_over_time", "quantile":
+		if len(*args) == 0 {
+			return false
+		}
+		n, constant := (*args)[0].(*metricsql.NumberExpr)
+		if !constant {
+			return false
+		}
+		(*args)[0] = &metricsql.NumberExpr{N: n.N * leftward}
+		return true
+	}
+	return false
 }
