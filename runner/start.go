@@ -151,8 +151,11 @@ func (r *Runner) identify(ctx context.Context, l *live, launch engine.Launch, jo
 		if err != nil {
 			return fmt.Errorf("redact the settings of %s: %w", l.eng.Name(), err)
 		}
+		if safe, err = pack(safe); err != nil {
+			return err
+		}
 		for _, t := range l.start.Trials {
-			name := fmt.Sprintf("server_info_%s_%d.json", t.Config, t.Repeat)
+			name := fmt.Sprintf("server_info/%s_%d.json.gz", t.Config, t.Repeat)
 			if err := jobs[t.Experiment].folder.write(name, safe); err != nil {
 				return err
 			}

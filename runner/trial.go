@@ -290,22 +290,31 @@ func unique(in []string) []string {
 // saveScrapes keeps what the engine said at both edges of the window, as it said it.
 func (r *Runner) saveScrapes(j *job, t plan.Trial, s *measure.Scrapes) error {
 	for name, sc := range map[string]*measure.Scrape{"t0": s.All[0], "t1": s.All[len(s.All)-1]} {
-		var b bytes.Buffer
-		z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		b, err := pack(r.Redact.Bytes(sc.Body))
 		if err != nil {
-			return fmt.Errorf("compress a scrape: %w", err)
+			return err
 		}
-		if _, err := z.Write(r.Redact.Bytes(sc.Body)); err != nil {
-			return fmt.Errorf("compress a scrape: %w", err)
-		}
-		if err := z.Close(); err != nil {
-			return fmt.Errorf("compress a scrape: %w", err)
-		}
-		if err := j.folder.write(fmt.Sprintf("metrics/%s-%s.prom.gz", t.ID, name), b.Bytes()); err != nil {
+		if err := j.folder.write(fmt.Sprintf("metrics/%s-%s.prom.gz", t.ID, name), b); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pack compresses; the same bytes give the same bytes.
+func pack(data []byte) ([]byte, error) {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err == nil {
+		_, err = z.Write(data)
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compress: %w", err)
+	}
+	return b.Bytes(), nil
 }
 
 // runLabel is the value of the label run: the run key's first digits and when the run began, so that a repeated run in

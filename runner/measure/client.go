@@ -11,8 +11,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +20,6 @@ import (
 
 	"h100-inference-control-plane/runner/engine"
 	"h100-inference-control-plane/runner/query"
-	"h100-inference-control-plane/runner/record"
 )
 
 // ErrDropped says that VictoriaMetrics accepted an import and did not store all of it.
@@ -30,9 +27,10 @@ var ErrDropped = errors.New("VictoriaMetrics did not store everything that it ac
 
 // Client talks to one VictoriaMetrics. It is safe for concurrent use.
 type Client struct {
-	url  string
-	http *http.Client
-	api  v1.API
+	url       string
+	http      *http.Client
+	api       v1.API
+	maxLabels int // that the server takes per series, its name included; 0 = more than any engine has
 }
 
 // NewClient returns a client of the server at url.
@@ -56,134 +54,6 @@ func (n noCache) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.URL.RawQuery = q.Encode()
 	return n.next.RoundTrip(r)
 }
-
-// A Trial is what one trial leaves for the store.
-type Trial struct {
-	Labels    []query.Label // put on every sample
-	Scrapes   *Scrapes
-	LoadStart time.Time // when the records' clock was 0
-	Records   []record.Record
-}
-
-// Imported says what was stored.
-type Imported struct {
-	Samples int64 // read back
-	Born    int   // series that got an explicit 0 at t0
-}
-
-// Import stores a trial: scrapes with the times they were made at, a 0 at t0 for what was born inside the window, and a
-// sample per request. It flushes once and reads the counts back; ErrDropped when they are not what was sent.
-func (c *Client) Import(ctx context.Context, t Trial) (Imported, error) {
-	s := t.Scrapes
-	reqs, err := requestPoints(t.Records, t.LoadStart, s.T0, s.T1)
-	if err != nil {
-		return Imported{}, err
-	}
-	var b body
-	b.labels = renderLabels(t.Labels)
-	b.pinned = t.Labels
-	born := b.scrapes(s)
-	for _, p := range reqs {
-		b.point(p)
-	}
-	if err := c.post(ctx, "/api/v1/import/prometheus", b.buf.Bytes()); err != nil {
-		return Imported{}, err
-	}
-	if err := c.flush(ctx); err != nil {
-		return Imported{}, err
-	}
-	stored, err := c.count(ctx, t.Labels, s.T0, s.T1)
-	if err != nil {
-		return Imported{}, fmt.Errorf("read the import back: %w", err)
-	}
-	if stored != b.sent {
-		return Imported{}, fmt.Errorf("%w: sent %d samples, found %d%s", ErrDropped, b.sent, stored, c.ignored(ctx))
-	}
-	return Imported{Samples: stored, Born: born}, nil
-}
-
-// body is an import request being written.
-type body struct {
-	buf    bytes.Buffer
-	labels string // `a="b",c="d"`
-	pinned []query.Label
-	sent   int64
-}
-
-// scrapes writes every scrape, and returns how many series were born inside the window.
-func (b *body) scrapes(s *Scrapes) int {
-	t0 := map[string]bool{}
-	born := map[string]bool{}
-	for n, sc := range s.All {
-		seen := map[string]bool{} // a server that repeats a series in one answer counts once
-		for _, x := range sc.Samples {
-			if math.IsNaN(x.Value) {
-				continue
-			}
-			series := b.series(x)
-			if seen[series] {
-				continue
-			}
-			seen[series] = true
-			switch {
-			case n == 0:
-				t0[series] = true
-			case !t0[series] && !born[series] && sc.grows(x.Name):
-				born[series] = true
-				b.line(series, 0, s.T0.UnixMilli())
-			}
-			b.line(series, x.Value, sc.At.UnixMilli())
-		}
-	}
-	return len(born)
-}
-
-// series renders a sample's identity with the trial's labels. A label of the engine that has the name of one of ours is
-// kept as exported_NAME, as Prometheus does.
-func (b *body) series(x Sample) string {
-	var out strings.Builder
-	out.WriteString(x.Name)
-	out.WriteByte('{')
-	out.WriteString(b.labels)
-	for _, l := range x.Labels {
-		name := l.Name
-		for _, p := range b.pinned {
-			if p.Name == name {
-				name = "exported_" + name
-			}
-		}
-		if l.Value == "" {
-			continue
-		}
-		out.WriteString("," + name + "=" + quote(l.Value))
-	}
-	out.WriteByte('}')
-	return out.String()
-}
-
-func (b *body) point(p point) { b.line(p.name+"{"+b.labels+"}", p.v, p.ms) }
-
-func (b *body) line(series string, v float64, ms int64) {
-	b.buf.WriteString(series)
-	b.buf.WriteByte(' ')
-	b.buf.Write(formatValue(b.buf.AvailableBuffer(), v))
-	b.buf.WriteByte(' ')
-	b.buf.Write(strconv.AppendInt(b.buf.AvailableBuffer(), ms, 10))
-	b.buf.WriteByte('\n')
-	b.sent++
-}
-
-func renderLabels(ls []query.Label) string {
-	parts := make([]string, len(ls))
-	for i, l := range ls {
-		parts[i] = l.Name + "=" + quote(l.Value)
-	}
-	return strings.Join(parts, ",")
-}
-
-var labelEscape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
-
-func quote(s string) string { return `"` + labelEscape.Replace(s) + `"` }
 
 func (c *Client) post(ctx context.Context, path string, data []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, bytes.NewReader(data))
@@ -216,58 +86,25 @@ func (c *Client) flush(ctx context.Context) error {
 	return c.send(req)
 }
 
-// count is the number of samples with the labels in [t0, t1]. The window is a millisecond longer, because it is open
-// on the left.
-func (c *Client) count(ctx context.Context, labels []query.Label, t0, t1 time.Time) (int64, error) {
-	q := fmt.Sprintf("sum(count_over_time({%s}[%dms]))", renderLabels(labels), t1.Sub(t0).Milliseconds()+1)
-	v, err := c.Query(ctx, q, t1)
-	if err != nil || v == nil {
-		return 0, err
-	}
-	return int64(math.Round(*v)), nil
-}
-
-// ignored says what the server's own counters say about dropped rows.
-func (c *Client) ignored(ctx context.Context) string {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+"/metrics", nil)
-	if err != nil {
-		return ""
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return ""
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, maxExposition))
-	if err != nil {
-		return ""
-	}
-	s, err := ParseExposition(time.Now(), raw)
-	if err != nil {
-		return ""
-	}
-	var out []string
-	for _, x := range s.Samples {
-		if x.Value > 0 && (x.Name == "vm_rows_ignored_total" || x.Name == "vm_rows_invalid_total") {
-			for _, l := range x.Labels {
-				if l.Name == "reason" || l.Name == "type" {
-					out = append(out, fmt.Sprintf("%s %.0f", l.Value, x.Value))
-				}
-			}
-		}
-	}
-	sort.Strings(out)
-	if len(out) == 0 {
-		return ""
-	}
-	return " (dropped since it started: " + strings.Join(out, ", ") + ")"
-}
-
 // ErrManySeries says that a query has more than one value.
 var ErrManySeries = errors.New("the query gives more than one series")
 
 // Query evaluates a MetricsQL expression at a time and returns its one value; nil when there is no data or it is NaN.
+// A sample quantile that is NaN only because its rank is next to a failed request's +Inf has its value nevertheless.
 func (c *Client) Query(ctx context.Context, expr string, at time.Time) (*float64, error) {
+	v, err := c.value(ctx, expr, at)
+	if err != nil || v != nil {
+		return v, err
+	}
+	left, ok := query.LeftOfQuantiles(expr)
+	if !ok {
+		return nil, nil
+	}
+	return c.value(ctx, left, at)
+}
+
+// value is the answer as it is; nil when there is none. VictoriaMetrics leaves NaN out of most answers by itself.
+func (c *Client) value(ctx context.Context, expr string, at time.Time) (*float64, error) {
 	val, _, _, err := c.api.Query(ctx, expr, at)
 	if err != nil {
 		return nil, fmt.Errorf("query VictoriaMetrics: %w", err)

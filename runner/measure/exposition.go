@@ -17,6 +17,7 @@ type Sample struct {
 	Name   string
 	Labels []Label // in the order of the text
 	Value  float64
+	text   string // name and labels as they were written; "" for a sample that was not parsed
 }
 
 // Label is a name and a value.
@@ -25,7 +26,7 @@ type Label struct{ Name, Value string }
 // A Scrape is one reading of an engine's metrics.
 type Scrape struct {
 	At      time.Time // whole milliseconds
-	Body    []byte    // as it came
+	Body    []byte    // as it came; nil between a window's edges, where nobody reads it
 	Samples []Sample
 	Kinds   map[string]engine.Kind // by family name, as the TYPE lines say; OpenMetrics names counters without _total
 }
@@ -41,6 +42,12 @@ const (
 // is optional here: exemplars, time stamps (both are dropped) and the final # EOF. A line that is neither is an error
 // with its number.
 func ParseExposition(at time.Time, body []byte) (*Scrape, error) {
+	return parseExposition(at, body, map[string]Sample{})
+}
+
+// parseExposition takes the names and labels of series that it knows from known, and adds those that it does not: a
+// window has many scrapes of the same series.
+func parseExposition(at time.Time, body []byte, known map[string]Sample) (*Scrape, error) {
 	if len(body) > maxExposition {
 		return nil, fmt.Errorf("metrics of %d bytes are over the limit of %d", len(body), maxExposition)
 	}
@@ -64,6 +71,11 @@ func ParseExposition(at time.Time, body []byte) (*Scrape, error) {
 			}
 			if len(s.Samples) == maxSamples {
 				return nil, fmt.Errorf("metrics line %d: more than %d samples", n, maxSamples)
+			}
+			if k, ok := known[x.text]; ok {
+				x.Name, x.Labels, x.text = k.Name, k.Labels, k.text
+			} else {
+				known[x.text] = x
 			}
 			s.Samples = append(s.Samples, x)
 		}
@@ -106,6 +118,7 @@ func parseSample(text string) (Sample, error) {
 			return x, fmt.Errorf("labels of %s: %w", x.Name, err)
 		}
 	}
+	x.text = strings.TrimSpace(text[:len(text)-len(rest)])
 	f := strings.Fields(rest)
 	if len(f) == 0 {
 		return x, fmt.Errorf("no value for %s", x.Name)
@@ -222,7 +235,7 @@ func (s *Scrape) Sum(name string) (v float64, ok bool) {
 // grows reports whether a series only ever grows, so that one that is absent from a scrape was 0 then.
 func (s *Scrape) grows(name string) bool {
 	if k, ok := s.Kinds[name]; ok {
-		return k == engine.Counter || k == engine.Histogram
+		return k == engine.Counter // under a histogram's or summary's own name stand quantiles, which go down too
 	}
 	for _, suffix := range []string{"_total", "_bucket", "_sum", "_count"} {
 		if base, ok := strings.CutSuffix(name, suffix); ok {

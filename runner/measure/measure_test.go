@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"sort"
 	"strings"
@@ -167,6 +163,21 @@ func TestRealStore(t *testing.T) {
 
 	t.Run("requests", func(t *testing.T) { requests(t, c) })
 
+	t.Run("a quantile next to a failed request", func(t *testing.T) { besideFailure(t, c) })
+
+	t.Run("what real vLLM says", func(t *testing.T) {
+		for _, version := range []string{"0.25.1", "0.32.0"} {
+			tr := recorded(t, version)
+			in := mustImport(t, c, tr)
+			if in.LeftOut != 0 || in.Born != 0 {
+				t.Errorf("%s: %+v", version, in)
+			}
+			if v := mustQuery(t, c, query.Select("vllm:cache_config_info", tr.Labels), tr.Scrapes.T1); v != 1 {
+				t.Errorf("%s: vllm:cache_config_info is %v", version, v)
+			}
+		}
+	})
+
 	t.Run("importing again changes nothing", func(t *testing.T) {
 		t0 := now()
 		s := window(scrape(t, t0, "x:tokens_total 1\n"), scrape(t, t0.Add(time.Second), "x:tokens_total 4\n"))
@@ -187,8 +198,10 @@ func TestRealStore(t *testing.T) {
 		if !errors.Is(err, measure.ErrDropped) {
 			t.Fatalf("got %v, want ErrDropped", err)
 		}
-		if !strings.Contains(err.Error(), "sent 2 samples, found 0") {
-			t.Errorf("the message does not say how many: %v", err)
+		for _, want := range []string{"sent 2 samples, found 0", "x:tokens_total 0 instead of 2", "big_timestamp 2", "hint: compare its clock"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("the message lacks %q: %v", want, err)
+			}
 		}
 	})
 
@@ -304,6 +317,58 @@ func requests(t *testing.T, c *measure.Client) {
 	f("sum_over_time(bench_request_completion_tokens[$window])", n*8*0.98)
 }
 
+// besideFailure: a rank that is a whole number, with a failed request right of it, is the request on the left.
+func besideFailure(t *testing.T, c *measure.Client) {
+	t0 := now()
+	t1 := t0.Add(time.Second)
+	for _, x := range []struct{ n, failed int }{{101, 1}, {101, 2}, {101, 50}, {101, 51}, {3, 1}, {3, 2}, {201, 2}, {100, 1}} {
+		ls := labels(fmt.Sprintf("beside-%d-%d", x.n, x.failed))
+		recs := make([]record.Record, x.n)
+		lat := make([]float64, x.n)
+		for i := range recs {
+			us := int64(i+1) * 1000
+			recs[i] = record.Record{FirstToken: us, LastToken: us, End: us, PromptTokens: 1, OutputTokens: 1}
+			if lat[i] = float64(us) / 1e6; i >= x.n-x.failed {
+				recs[i].Err, lat[i] = record.ErrTimeout, math.Inf(1)
+			}
+		}
+		s := window(scrape(t, t0, "x:tokens_total 1\n"), scrape(t, t1, "x:tokens_total 2\n"))
+		mustImport(t, c, measure.Trial{Labels: ls, Scrapes: s, LoadStart: t0, Records: recs})
+		sel := query.Select("bench_request_latency_seconds", ls) + "[1000ms]"
+		for q, phi := range map[string]float64{
+			"quantile_over_time(0.5, " + sel + ")": 0.5, "median_over_time(" + sel + ")": 0.5, "quantile_over_time(0.99, " + sel + ")": 0.99, "quantile_over_time(1, " + sel + ")": 1,
+		} {
+			want := quantile(lat, phi)
+			if got := mustQuery(t, c, q, t1); got != want && math.Abs(got-want) > 1e-9*want {
+				t.Errorf("%d of %d failed: %s = %v, want %v", x.failed, x.n, q, got, want)
+			}
+		}
+	}
+}
+
+// recorded is a trial of two scrapes as a vLLM release answered them, with all the labels of a run.
+func recorded(t *testing.T, version string) measure.Trial {
+	t.Helper()
+	body, err := os.ReadFile("testdata/metrics_" + version + ".txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ls []query.Label
+	for _, name := range query.Pinned {
+		ls = append(ls, query.Label{Name: name, Value: version})
+	}
+	t0 := now()
+	var ss []*measure.Scrape
+	for _, at := range []time.Time{t0, t0.Add(time.Second)} {
+		s, err := measure.ParseExposition(at, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ss = append(ss, s)
+	}
+	return measure.Trial{Labels: ls, Scrapes: window(ss...)}
+}
+
 func share(xs []float64, limit float64) float64 {
 	n := 0
 	for _, x := range xs {
@@ -341,61 +406,113 @@ func TestTooDense(t *testing.T) {
 	}
 }
 
-// A user's own server is refused when it cannot hold exact windows.
-func TestProbe(t *testing.T) {
-	store := measuretest.Open(t)
-	_ = store
-	open := func(url string) error {
-		s, err := measure.Open(t.Context(), measure.OpenOptions{URL: url})
-		if err == nil {
-			s.Close(context.Background())
-		}
-		return err
-	}
-	if err := open(store.URL()); err != nil {
-		t.Errorf("our own server is refused: %v", err)
-	}
-	if err := open("http://127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "--vm-url") {
-		t.Errorf("a server that is not there: %v", err)
-	}
-	// A server that merges the two samples of a second, as -dedup.minScrapeInterval=1s does: the proxy drops one.
-	target, err := url.Parse(store.URL())
+// serve starts a real server with settings as a user may have them.
+func serve(t *testing.T, flags ...string) string {
+	t.Helper()
+	o := measure.OpenOptions{CacheDir: measuretest.CacheDir(t), StateDir: t.TempDir(), Progress: func(m string) { t.Log(m) }}
+	s, err := measure.Open(t.Context(), o.WithFlags(flags...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	lossy := httptest.NewServer(dropSecondLine{httputil.NewSingleHostReverseProxy(target)})
-	defer lossy.Close()
-	if err := open(lossy.URL); err == nil || !strings.Contains(err.Error(), "dedup") {
-		t.Errorf("a server that drops samples: %v", err)
-	}
-	closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "force_flush") {
-			http.Error(w, "no key", http.StatusUnauthorized)
-			return
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
 		}
-		w.WriteHeader(http.StatusNoContent)
-	}))
-	defer closed.Close()
-	if err := open(closed.URL); err == nil || !strings.Contains(err.Error(), "force_flush") {
-		t.Errorf("a server without flush: %v", err)
+	})
+	return s.URL()
+}
+
+// A user's own server is taken when it can hold exact windows, and refused with the setting to change when it cannot.
+func TestProbe(t *testing.T) {
+	f := func(name, want string, flags ...string) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := measure.Open(t.Context(), measure.OpenOptions{URL: serve(t, flags...)})
+			switch {
+			case want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--vm-url")):
+				t.Errorf("got %v, want %q in it", err, want)
+			}
+			if err == nil {
+				s.Close(context.Background())
+			}
+		})
+	}
+	f("ours", "")
+	f("defaults", "", "-search.latencyOffset=30s", "-search.disableCache=false", "-dedup.minScrapeInterval=0s", "-retentionPeriod=1M", "-maxLabelsPerTimeseries=40")
+	f("dedup 1s", "hint: start it with -dedup.minScrapeInterval=1ms", "-dedup.minScrapeInterval=1s")
+	f("dedup 10ms", "hint: start it with -dedup.minScrapeInterval=1ms", "-dedup.minScrapeInterval=10ms")
+	f("no backfill", "hint: start it with a longer -maxBackfillAge", "-maxBackfillAge=1h")
+	f("few labels", "hint: start it with -maxLabelsPerTimeseries=200", "-maxLabelsPerTimeseries=15")
+	f("flush closed", "its /internal/force_flush must be open", "-forceFlushAuthKey=secret")
+}
+
+func TestProbeUnreachable(t *testing.T) {
+	if _, err := measure.Open(t.Context(), measure.OpenOptions{URL: "http://127.0.0.1:1"}); err == nil || !strings.Contains(err.Error(), "--vm-url") {
+		t.Errorf("a server that is not there: %v", err)
 	}
 }
 
-type dropSecondLine struct{ next http.Handler }
-
-func (d dropSecondLine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.Contains(r.URL.Path, "import") {
-		var lines []string
-		buf := make([]byte, 1<<16)
-		n, _ := r.Body.Read(buf)
-		lines = strings.Split(string(buf[:n]), "\n")
-		body := strings.Join(append(lines[:1], lines[2:]...), "\n")
-		r2, err := http.NewRequestWithContext(r.Context(), r.Method, r.URL.String(), strings.NewReader(body))
-		if err != nil {
-			http.Error(w, err.Error(), 500)
-			return
-		}
-		r = r2
+// A server with ordinary settings does not take the widest series of vLLM 0.32; a run on it goes on without.
+func TestFewLabels(t *testing.T) {
+	said := ""
+	store, err := measure.Open(t.Context(), measure.OpenOptions{URL: serve(t, "-maxLabelsPerTimeseries=40"), Progress: func(m string) { said = m }})
+	if err != nil {
+		t.Fatal(err)
 	}
-	d.next.ServeHTTP(w, r)
+	if !strings.Contains(said, "at most 40 labels") {
+		t.Errorf("nobody was told: %q", said)
+	}
+	for version, want := range map[string]int{"0.25.1": 0, "0.32.0": 2} {
+		if in := mustImport(t, store.Client, recorded(t, version)); in.LeftOut != want {
+			t.Errorf("%s: %d samples were left out, want %d", version, in.LeftOut, want)
+		}
+	}
+}
+
+// Whoever did not ask about labels is told which series was dropped, and why.
+func TestDroppedForLabels(t *testing.T) {
+	c, err := measure.NewClient(serve(t, "-maxLabelsPerTimeseries=40"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Import(t.Context(), recorded(t, "0.32.0"))
+	if !errors.Is(err, measure.ErrDropped) {
+		t.Fatalf("got %v, want ErrDropped", err)
+	}
+	for _, want := range []string{"vllm:cache_config_info 0 instead of 2", "too_many_labels 2", "-maxLabelsPerTimeseries=200"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the message lacks %q: %v", want, err)
+		}
+	}
+}
+
+// BenchmarkImport is a trial of 100,000 requests in 333 s with a scrape every second.
+func BenchmarkImport(b *testing.B) {
+	store := measuretest.Open(b)
+	body, err := os.ReadFile("testdata/metrics_0.25.1.txt")
+	if err != nil {
+		b.Fatal(err)
+	}
+	t0 := now().Add(-400 * time.Second)
+	var ss []*measure.Scrape
+	for i := range 334 {
+		s, err := measure.ParseExposition(t0.Add(time.Duration(i)*time.Second), body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ss = append(ss, s)
+	}
+	recs := make([]record.Record, 100_000)
+	for i := range recs {
+		at := int64(i) * 3330
+		recs[i] = record.Record{Scheduled: at, FirstToken: at + 123_457 + int64(i*7919%1000), LastToken: at + 523_457, End: at + 523_999, OutputTokens: 12, PromptTokens: 17}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := store.Client.Import(b.Context(), measure.Trial{Labels: labels("many"), Scrapes: window(ss...), LoadStart: t0, Records: recs}); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,9 @@ type OpenOptions struct {
 	URL, Bin string
 	CacheDir string       // where the built program is kept
 	StateDir string       // registry of child processes, and temporary data
-	Progress func(string) // told what takes long; may be nil
+	Progress func(string) // told what takes long or is left out; may be nil
+
+	flags []string // further ones of the program, for tests
 }
 
 // A Store is a VictoriaMetrics in use. Client answers until Close.
@@ -59,6 +62,9 @@ func Open(ctx context.Context, o OpenOptions) (*Store, error) {
 		}
 		if err := c.probe(ctx); err != nil {
 			return nil, fmt.Errorf("--vm-url %s: %w", o.URL, err)
+		}
+		if c.maxLabels > 0 {
+			o.Progress(fmt.Sprintf("%s takes at most %d labels per series: wider ones, such as vllm:cache_config_info, are left out (-maxLabelsPerTimeseries=200 would take them)", o.URL, c.maxLabels))
 		}
 		return &Store{Client: c}, nil
 	}
@@ -105,7 +111,7 @@ func build(ctx context.Context, o OpenOptions) (string, error) {
 		return "", fmt.Errorf("build VictoriaMetrics: %w", err)
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+	if err := o.waitFor(ctx, lock); err != nil {
 		return "", fmt.Errorf("build VictoriaMetrics: %w", err)
 	}
 	path := cached(o.CacheDir)
@@ -129,6 +135,24 @@ func build(ctx context.Context, o OpenOptions) (string, error) {
 	return path, nil
 }
 
+// waitFor locks the file. It asks again and again, because a wait inside the system could not be interrupted.
+func (o OpenOptions) waitFor(ctx context.Context, lock *os.File) error {
+	for told := false; ; told = true {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || err != unix.EWOULDBLOCK && err != unix.EINTR {
+			return err
+		}
+		if !told {
+			o.Progress("waiting for another build of VictoriaMetrics")
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
 // compile builds from the tools module of the repository where that is at hand, so that its go.sum decides, and
 // otherwise from the module proxy, where the checksum database does.
 func compile(ctx context.Context, dir string) error {
@@ -138,7 +162,7 @@ func compile(ctx context.Context, dir string) error {
 		args = append(append([]string{"build", "-C", tools, "-o", filepath.Join(dir, "victoria-metrics")}, flags...), storePackage)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOBIN="+dir, "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOBIN="+dir, "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -186,8 +210,10 @@ func launch(ctx context.Context, bin string, o OpenOptions) (*Store, error) {
 	log := newPortFinder()
 	began := time.Now()
 	proc, err := child.Start(child.Options{
-		Argv: []string{bin, "-storageDataPath=" + data, "-retentionPeriod=100y", "-httpListenAddr=127.0.0.1:0",
-			"-search.latencyOffset=0s", "-search.disableCache", "-dedup.minScrapeInterval=1ms", "-memory.allowedBytes=256MiB"},
+		Argv: append([]string{bin, "-storageDataPath=" + data, "-retentionPeriod=100y", "-httpListenAddr=127.0.0.1:0",
+			"-search.latencyOffset=0s", "-search.disableCache", "-dedup.minScrapeInterval=1ms", "-memory.allowedBytes=256MiB",
+			// The defaults are 40 labels and 4 KiB: vLLM 0.32's cache_config_info alone has 37 besides ours.
+			"-maxLabelsPerTimeseries=200", "-maxLabelValueLen=16384"}, o.flags...),
 		Stderr: log, Stdout: log, StateDir: o.StateDir, Label: "victoria-metrics",
 	})
 	if err != nil {
@@ -319,43 +345,77 @@ func (p *portFinder) last() string {
 	return "it said nothing"
 }
 
-// probe finds out whether a server that somebody else runs can hold exact windows. It writes a few samples of
-// bench_probe.
+// widths are numbers of labels per series that servers are asked about. 30 and 40 are VictoriaMetrics' old and new
+// defaults; no engine has more than the last.
+var widths = []int{20, 30, 40, 64, 100}
+
+// probe finds out whether a server that somebody else runs can hold exact windows, and how many labels it takes. It
+// writes a few samples of bench_probe.
 func (c *Client) probe(ctx context.Context) error {
-	id := strconv.FormatInt(time.Now().UnixNano(), 36)
-	now := time.Now().Truncate(time.Second)
-	hourAgo := now.Add(-time.Hour)
-	text := fmt.Sprintf("bench_probe{run=%q,part=\"fresh\"} 1 %d\nbench_probe{run=%q,part=\"fresh\"} 2 %d\nbench_probe{run=%q,part=\"old\"} 1 %d\n",
-		id, now.UnixMilli()-900, id, now.UnixMilli()-500, id, hourAgo.UnixMilli())
-	if err := c.post(ctx, "/api/v1/import/prometheus", []byte(text)); err != nil {
+	p := prober{c: c, id: strconv.FormatInt(time.Now().UnixNano(), 36), now: time.Now().Truncate(time.Second), ctx: ctx}
+	p.hourAgo = p.now.Add(-time.Hour - time.Minute) // clear of a limit of an hour, which the server rounds
+	if err := c.post(ctx, "/api/v1/import/prometheus", p.body()); err != nil {
 		return err
 	}
 	if err := c.flush(ctx); err != nil {
 		return fmt.Errorf("its /internal/force_flush must be open: %w", err)
 	}
-	found := func(part string, at time.Time) (float64, error) {
-		v, err := c.Query(ctx, "count_over_time("+query.Select("bench_probe", []query.Label{{Name: "run", Value: id}, {Name: "part", Value: part}})+"[2s])", at)
-		if err != nil || v == nil {
-			return 0, err
-		}
-		return *v, nil
-	}
-	fresh, err := found("fresh", now)
-	if err != nil {
-		return err
-	}
-	switch fresh {
-	case 0:
+	fresh, old := p.ask("count_over_time", "fresh", p.now), p.ask("count_over_time", "old", p.hourAgo)
+	widest := p.ask("max_over_time", "wide", p.now)
+	switch {
+	case p.err != nil:
+		return p.err
+	case fresh == 0:
 		return errors.New("a sample that was just stored is not found\nhint: start it with -search.latencyOffset=0s -search.disableCache")
-	case 1:
-		return errors.New("of two samples in one second it keeps one, so that a window's edge can vanish\nhint: start it with -dedup.minScrapeInterval=1ms or less")
+	case fresh == 1:
+		return errors.New("of two samples next to each other it keeps one, so that a window's edge and requests can vanish\nhint: start it with -dedup.minScrapeInterval=1ms")
+	case old == 0:
+		return errors.New("a sample of one hour ago is dropped\nhint: start it with a longer -maxBackfillAge and -retentionPeriod")
+	case widest == 0:
+		return fmt.Errorf("a series of %d labels is dropped\nhint: start it with -maxLabelsPerTimeseries=200", widths[0])
 	}
-	old, err := found("old", hourAgo)
-	if err != nil {
-		return err
-	}
-	if old == 0 {
-		return errors.New("a sample of one hour ago is dropped\nhint: start it with a longer -retentionPeriod")
+	if widest < float64(widths[len(widths)-1]) {
+		c.maxLabels = int(widest)
 	}
 	return nil
+}
+
+// prober asks one server about the samples that it was sent.
+type prober struct {
+	c            *Client
+	ctx          context.Context
+	id           string
+	now, hourAgo time.Time
+	err          error // the first
+}
+
+// body is two samples a millisecond apart, which the usual longer intervals take for one, an old one, and wide ones.
+func (p *prober) body() []byte {
+	var b bytes.Buffer
+	line := func(part, more string, v int, ms int64) {
+		fmt.Fprintf(&b, "bench_probe{run=%q,part=%q%s} %d %d\n", p.id, part, more, v, ms)
+	}
+	line("fresh", "", 1, p.now.UnixMilli()-501)
+	line("fresh", "", 2, p.now.UnixMilli()-500)
+	line("old", "", 1, p.hourAgo.UnixMilli())
+	for _, w := range widths {
+		var more strings.Builder
+		for i := 3; i < w; i++ { // the name, run and part are labels too
+			fmt.Fprintf(&more, ",l%d=\"x\"", i)
+		}
+		line("wide", more.String(), w, p.now.UnixMilli())
+	}
+	return b.Bytes()
+}
+
+// ask is the largest value over the series of a part; 0 when there is none.
+func (p *prober) ask(f, part string, at time.Time) float64 {
+	if p.err != nil {
+		return 0
+	}
+	v, err := p.c.Query(p.ctx, "max("+f+"("+query.Select("bench_probe", []query.Label{{Name: "run", Value: p.id}, {Name: "part", Value: part}})+"[2s]))", at)
+	if p.err = err; err != nil || v == nil {
+		return 0
+	}
+	return *v
 }

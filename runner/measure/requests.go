@@ -21,32 +21,20 @@ const (
 	seriesOK         = "bench_request_ok" // 1 or 0
 )
 
-// point is one stored value.
-type point struct {
-	name string
-	ms   int64 // Unix milliseconds
-	v    float64
-}
+// requestSeries are all of them.
+var requestSeries = [...]string{seriesTTFT, seriesTPOT, seriesLatency, seriesPrompt, seriesCompletion, seriesOK}
 
-// requestPoints gives every request a millisecond of its own inside (t0, t1] and lists its values, rounded to
-// microseconds (VictoriaMetrics keeps about 12 digits, and a bound is compared with the rounded value). loadStart is
-// when the records' clock was 0. The error says when there are more requests than milliseconds.
-func requestPoints(recs []record.Record, loadStart, t0, t1 time.Time) ([]point, error) {
-	order := make([]int, len(recs))
-	stamp := make([]int64, len(recs))
+// requestStamps gives every request a Unix millisecond of its own inside (t0, t1], and the requests in that order.
+// loadStart is when the records' clock was 0. The error says when there are more requests than milliseconds.
+func requestStamps(recs []record.Record, loadStart, t0, t1 time.Time) (order []int, stamp []int64, err error) {
+	order, stamp = make([]int, len(recs)), make([]int64, len(recs))
 	for i, r := range recs {
 		order[i] = i
-		stamp[i] = loadStart.Add(time.Duration(r.End) * time.Microsecond).UnixMilli()
+		end := max(r.End, 0) // Never for what was not even begun
+		stamp[i] = loadStart.Add(time.Duration(end) * time.Microsecond).UnixMilli()
 	}
 	sort.SliceStable(order, func(a, b int) bool { return stamp[order[a]] < stamp[order[b]] })
-	if err := spread(stamp, order, t0.UnixMilli(), t1.UnixMilli()); err != nil {
-		return nil, err
-	}
-	out := make([]point, 0, 6*len(recs))
-	for _, i := range order {
-		out = appendRequest(out, &recs[i], stamp[i])
-	}
-	return out, nil
+	return order, stamp, spread(stamp, order, t0.UnixMilli(), t1.UnixMilli())
 }
 
 // spread moves time stamps by as little as makes them distinct and keeps them in (t0, t1]: first to the right, then
@@ -69,42 +57,37 @@ func spread(stamp []int64, order []int, t0, t1 int64) error {
 	return nil
 }
 
-func appendRequest(out []point, r *record.Record, ms int64) []point {
+// eachValue calls add with what is stored of one request, rounded to microseconds: VictoriaMetrics keeps about 12 digits,
+// and a bound is compared with the rounded value.
+func eachValue(r *record.Record, add func(series string, v float64)) {
 	ok := 0.0
 	if r.Err == record.OK {
 		ok = 1
 	}
-	add := func(name string, v float64, have bool) {
+	timed := func(series string, v float64, have bool) {
 		switch {
 		case ok == 0:
-			v = math.Inf(1)
-		case !have:
-			return
+			add(series, math.Inf(1))
+		case have:
+			add(series, micro(v))
 		}
-		out = append(out, point{name, ms, micro(v)})
 	}
 	v, have := r.TTFT()
-	add(seriesTTFT, v, have)
+	timed(seriesTTFT, v, have)
 	v, have = r.TPOT()
-	add(seriesTPOT, v, have)
+	timed(seriesTPOT, v, have)
 	v, have = r.E2E()
-	add(seriesLatency, v, have)
-	out = append(out, point{seriesOK, ms, ok})
+	timed(seriesLatency, v, have)
+	add(seriesOK, ok)
 	if r.PromptTokens >= 0 {
-		out = append(out, point{seriesPrompt, ms, float64(r.PromptTokens)})
+		add(seriesPrompt, float64(r.PromptTokens))
 	}
 	if r.OutputTokens >= 0 {
-		out = append(out, point{seriesCompletion, ms, float64(r.OutputTokens)})
+		add(seriesCompletion, float64(r.OutputTokens))
 	}
-	return out
 }
 
-func micro(v float64) float64 {
-	if math.IsInf(v, 0) {
-		return v
-	}
-	return math.Round(v*1e6) / 1e6
-}
+func micro(v float64) float64 { return math.Round(v*1e6) / 1e6 }
 
 func formatValue(b []byte, v float64) []byte {
 	if math.IsInf(v, 1) {

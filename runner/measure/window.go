@@ -25,6 +25,7 @@ type Fetch func(ctx context.Context) (body []byte, contentType string, err error
 type Window struct {
 	fetch   Fetch
 	series  []engine.Series
+	known   map[string]Sample // what scrapes share
 	scrapes []*Scrape
 	missed  int
 	stop    context.CancelFunc
@@ -40,7 +41,7 @@ type Scrapes struct {
 
 // NewWindow prepares a window. series are the engine's, for knowing when it has settled.
 func NewWindow(fetch Fetch, series []engine.Series) *Window {
-	return &Window{fetch: fetch, series: series}
+	return &Window{fetch: fetch, series: series, known: map[string]Sample{}}
 }
 
 // Begin scrapes at t0 and goes on scraping in the background. The engine must be idle, so that any instant between
@@ -71,6 +72,7 @@ func (w *Window) watch(ctx context.Context) {
 			case err != nil:
 				w.missed++
 			default:
+				s.Body = nil
 				w.scrapes = append(w.scrapes, s)
 			}
 		}
@@ -172,5 +174,5 @@ func (w *Window) scrape(ctx context.Context) (*Scrape, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ParseExposition(before.Add(time.Since(before)/2), body)
+	return parseExposition(before.Add(time.Since(before)/2), body, w.known)
 }

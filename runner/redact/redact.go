@@ -61,6 +61,16 @@ func New(values []string, names ...string) *Redactor {
 	return r
 }
 
+// Folder generalises an absolute path and everything below it: path is written as. It returns r. A root or a relative
+// path is ignored. What was given first wins, so give the deeper of two folders first.
+func (r *Redactor) Folder(path, as string) *Redactor {
+	path = strings.TrimRight(path, "/")
+	if len(path) >= minName && path[0] == '/' {
+		r.patterns = append(r.patterns, folderPattern(path, as))
+	}
+	return r
+}
+
 // Bytes returns b without terminal escape sequences, secrets, names and private paths. b is left alone. A value is found
 // also where escape sequences split it, where it is percent-encoded, escaped as in JSON, HTML or a Python string, and
 // inside base64 or hexadecimal. Redact before cutting a text: half a secret is not found.
@@ -101,6 +111,18 @@ func namePattern(name string) pattern {
 	return pattern{
 		hints: []string{strings.ToLower(name)}, to: "${1}[name]",
 		re: regexp.MustCompile(`(^|[^A-Za-z0-9_])` + regexp.QuoteMeta(name) + `\b`),
+	}
+}
+
+// folderPattern matches the path where it stands alone or goes on with a slash, also inside a longer argument
+// (--model=/path). JSON may have escaped its slashes. A sibling such as PATH-old is generalised too: too much is better
+// than too little.
+func folderPattern(path, as string) pattern {
+	quoted := strings.ReplaceAll(regexp.QuoteMeta(path), "/", `\\?/`)
+	last := path[strings.LastIndexByte(path, '/')+1:]
+	return pattern{
+		hints: []string{strings.ToLower(last)}, to: "${1}" + strings.ReplaceAll(as, "$", "$$"),
+		re: regexp.MustCompile(`(^|[^A-Za-z0-9._~-])` + quoted + `\b`),
 	}
 }
 

@@ -402,3 +402,20 @@ func BenchmarkBytes(b *testing.B) {
 		r.Bytes(raw)
 	}
 }
+
+func TestFolder(t *testing.T) {
+	r := redact.New(nil).Folder("/srv/bench/models/", "<model>").Folder("/srv/bench", ".").Folder("/", "<root>").Folder("relative", "<no>")
+	f := func(in, want string) {
+		t.Helper()
+		if got := r.String(in); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+	f("model='/srv/bench/experiments/m',", "model='./experiments/m',")
+	f("/srv/bench", ".")
+	f("--model=/srv/bench/models/a --x", "--model=<model>/a --x")
+	f(`"path":"\/srv\/bench\/x"`, `"path":".\/x"`)
+	f("/srv/bench/a:/srv/bench/b /srv/bench /srv/bench", "./a:./b . .")
+	f("/srv/benchmark /mnt/srv/bench", "/srv/benchmark /mnt/srv/bench")
+	f("relative /", "relative /")
+}

@@ -115,7 +115,7 @@ func (a *app) run(ctx context.Context, f *runFlags, args []string) error {
 	defer closeStore()
 	r := &runner.Runner{
 		Provisioner: prov, Engine: catalog.Get, Binary: binary, Store: store,
-		Root: root(f.out, simulated), Again: f.again, Redact: redact.New(secretValues(), names()...),
+		Root: root(f.out, simulated), Again: f.again, Redact: redactor(f.modelPath),
 		Tool: result.Tool{Version: version, Go: runtime.Version(), LoadGenerator: runner.LoadGenerator, VictoriaMetrics: measure.Version},
 		Host: h, Floor: floor, ReadyTimeout: f.readyTimeout, ModelPath: f.modelPath, Synthetic: f.synthetic, Observer: ui,
 	}
@@ -326,6 +326,18 @@ func secretValues() []string {
 		}
 	}
 	return out
+}
+
+// redactor knows the secrets of our environment and where things lie on this machine.
+func redactor(modelPath string) *redact.Redactor {
+	r := redact.New(secretValues(), names()...)
+	if abs, err := filepath.Abs(modelPath); err == nil && modelPath != "" {
+		r.Folder(abs, "<model>")
+	}
+	if cwd, err := os.Getwd(); err == nil {
+		r.Folder(cwd, ".")
+	}
+	return r.Folder(os.TempDir(), "<tmp>")
 }
 
 // names are what says whose machine this is: the user's and the host's.
