@@ -31,8 +31,11 @@ type fakeEngine struct {
 }
 
 func (e *fakeEngine) metrics(ctx context.Context) ([]byte, string, error) {
+	e.mu.Lock()
+	took := e.took
+	e.mu.Unlock()
 	select {
-	case <-time.After(e.took):
+	case <-time.After(took):
 	case <-ctx.Done():
 		return nil, "", ctx.Err()
 	}
@@ -55,6 +58,12 @@ func (e *fakeEngine) serve(tokens int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tokens += tokens
+}
+
+func (e *fakeEngine) slow(took time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.took = took
 }
 
 // Both edges are scraped whatever the second's tick, and the clock is the middle of question and answer.
@@ -185,7 +194,7 @@ func TestWindowFailure(t *testing.T) {
 		if err := w.Begin(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		e.took = time.Hour
+		e.slow(time.Hour)
 		time.Sleep(1500 * time.Millisecond)
 		began := time.Now()
 		w.Abort()

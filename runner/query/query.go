@@ -334,8 +334,8 @@ const leftward = 1 - 0x1p-40
 // does not parse.
 //
 // VictoriaMetrics interpolates between two neighbours also when the rank is that of the left one, and then multiplies
-// the right one by 0. If that is a failed request's +Inf the answer is NaN, although the quantile is the left one. (Of one sample alone that is +Inf
-// no order has a value.)
+// the right one by 0. If that is a failed request's +Inf the answer is NaN, although the quantile is the left one. A
+// single sample of +Inf stays NaN: it has no neighbour.
 func LeftOfQuantiles(expr string) (left string, ok bool) {
 	e, err := metricsql.Parse(expr)
 	if err != nil {
