@@ -293,10 +293,13 @@ func (s *Server) endStep(st *model.Step) {
 		if out == nil {
 			continue
 		}
-		out.emitted.Store(int32(t.N))
 		if t.Finish != model.Unfinished {
-			out.end(finished)
-		} else if t.N == 1 || (t.N-1)%s.set.interval == 0 {
+			out.emit(t.N, finished)
+			out.notify()
+			continue
+		}
+		out.emit(t.N, open)
+		if t.N == 1 || (t.N-1)%s.set.interval == 0 {
 			out.notify()
 		}
 	}

@@ -11,12 +11,13 @@ import (
 // stream is one request between the engine's loop and its handler. The loop only counts: which token comes n-th is a
 // function of the prompt, so nothing but a number is handed over, and one wake-up serves one step.
 type stream struct {
-	emitted atomic.Int32 // tokens so far
-	state   atomic.Int32 // set once, after the last change of emitted
-	gone    atomic.Bool  // nobody listens any more
-	signal  chan struct{}
-	seq     *model.Seq // set by the loop; the handler reads it after an end
-	err     error      // set by the loop before refused
+	// now is the state (high 32 bits) and the tokens so far (low 32 bits) in one word: a handler that sees the last
+	// token must see that it is the last, or it sends it without a finish_reason.
+	now    atomic.Int64
+	gone   atomic.Bool // nobody listens any more
+	signal chan struct{}
+	seq    *model.Seq // set by the loop; the handler reads it after an end
+	err    error      // set by the loop before refused
 }
 
 // States of a stream.
@@ -38,15 +39,20 @@ func (o *stream) notify() {
 	}
 }
 
+// emit says that there are n tokens, and with finished that there will be no more.
+func (o *stream) emit(n int, state int32) { o.now.Store(int64(state)<<32 | int64(n)) }
+
+// end ends the stream with the tokens that there are.
 func (o *stream) end(how int32) {
-	o.state.Store(how)
+	_, n := o.look()
+	o.emit(n, how)
 	o.notify()
 }
 
-// look returns the state and the tokens so far, in an order that makes finished mean all of them.
+// look returns the state and the tokens so far, of one moment.
 func (o *stream) look() (state int32, emitted int) {
-	state = o.state.Load()
-	return state, int(o.emitted.Load())
+	v := o.now.Load()
+	return int32(v >> 32), int(int32(v))
 }
 
 // writer renders the chunks of one answer in vLLM's shape, piece by piece the same bytes.

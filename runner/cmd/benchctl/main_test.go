@@ -1,11 +1,15 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -30,6 +34,24 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+// code CODES PROGRAM ARGS...: the program ends with one of the exit codes, such as 2 or 0,3.
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code CODES PROGRAM ARGS...")
+	}
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if !slices.Contains(strings.Split(args[0], ","), strconv.Itoa(got)) {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
 }
 
 func freePort() (string, error) {
@@ -68,6 +90,7 @@ func TestScripts(t *testing.T) {
 			}
 			return nil
 		},
+		Cmds:          map[string]func(ts *testscript.TestScript, neg bool, args []string){"code": code},
 		UpdateScripts: os.Getenv("BENCH_UPDATE") != "",
 	})
 }
