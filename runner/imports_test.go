@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"redact":         {},
 	"provision":      {"engine"},
 	"sim/model":      {},
+	"attribute":      {"stats"},
 	// decisions
 	"spec":   {"arrival", "engine", "engine/flags", "query", "workload"},
 	"plan":   {"engine", "sim/model", "spec"},
@@ -57,6 +58,7 @@ var mayImport = map[string][]string{
 	"measure":                   {"child", "engine", "query", "record"},
 	"measure/measuretest":       {"measure"},
 	"sim":                       {"engine", "engine/flags", "sim/model"},
+	"sim/trial":                 {"sim/model"},
 	// wiring
 	"": {"arrival", "engine", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "report", "result", "spec", "workload"},
 }
@@ -69,6 +71,7 @@ var only = map[string][]string{
 	"github.com/schollz/progressbar/v3":       {"cmd/benchctl"},
 	"github.com/invopop/jsonschema":           {"spec", "result"},
 	"github.com/prometheus/client_golang/api": {"measure"},
+	"gonum.org/v1/gonum":                      {"stats"},
 }
 
 func TestImports(t *testing.T) {
@@ -171,4 +174,5 @@ var mayExit = map[string]bool{"child": true, "load/calibrate": true, "sim": true
 var pure = map[string]bool{
 	"arrival": true, "engine": true, "engine/vllm": true, "engine/sim": true, "workload": true, "record": true, "metric": true,
 	"stats": true, "query": true, "redact": true, "spec": true, "plan": true, "judge": true, "report": true, "sim/model": true,
+	"attribute": true, "sim/trial": true,
 }

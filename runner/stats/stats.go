@@ -1,5 +1,6 @@
-// Package stats describes samples of numbers: quantiles, means and spreads. It knows no documents and no units, draws no
-// conclusions, and imports nothing of the runner: whoever has numbers calls it and puts what comes back where it belongs.
+// Package stats describes samples of numbers and says how sure they are: quantiles, means and spreads of requests;
+// intervals, ratios and words from engine starts. It knows no documents and no units, does not decide what counts as a
+// replicate (the engine start does, never the request), gates nothing, and imports nothing of the runner.
 package stats
 
 import (
