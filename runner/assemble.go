@@ -17,7 +17,8 @@ import (
 	"h100-inference-control-plane/runner/result"
 )
 
-// assemble makes the result document of one experiment from what its journal holds. It judges nothing.
+// assemble makes the result document of one experiment from what its journal holds, but for what follows from it:
+// checks, cells and verdicts.
 func (r *Runner) assemble(j *job, p *plan.Plan) *result.Run {
 	e := j.exp
 	run := &result.Run{
@@ -56,7 +57,6 @@ func (r *Runner) assemble(j *job, p *plan.Plan) *result.Run {
 			run.Warnings = append(run.Warnings, w)
 		}
 	}
-	run.Cells = result.Cells(run.Trials)
 	return run
 }
 

@@ -41,7 +41,10 @@ var mayImport = map[string][]string{
 	"plan":   {"engine", "sim/model", "spec"},
 	"result": {"engine", "plan", "record", "spec", "stats"},
 	"judge":  {"engine", "result", "spec", "stats"},
-	"report": {"engine", "metric", "plan", "record", "result", "spec", "stats"},
+	// steady and validity: from records and documents to what may be believed
+	"steady":   {"record", "result", "stats"},
+	"validity": {"engine", "record", "result", "spec", "stats", "steady", "workload"},
+	"report":   {"engine", "metric", "plan", "record", "result", "spec", "stats"},
 	// effects
 	"child":                     {},
 	"host":                      {"result"},
@@ -60,7 +63,7 @@ var mayImport = map[string][]string{
 	"sim":                       {"engine", "engine/flags", "sim/model"},
 	"sim/trial":                 {"sim/model"},
 	// wiring
-	"": {"arrival", "engine", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "report", "result", "spec", "workload"},
+	"": {"arrival", "engine", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "report", "result", "spec", "validity", "workload"},
 }
 
 // only names third-party packages that one folder alone may import, so that each technology has one adapter.
@@ -173,6 +176,6 @@ var mayExit = map[string]bool{"child": true, "load/calibrate": true, "sim": true
 // pure packages have no clock.
 var pure = map[string]bool{
 	"arrival": true, "engine": true, "engine/vllm": true, "engine/sim": true, "workload": true, "record": true, "metric": true,
-	"stats": true, "query": true, "redact": true, "spec": true, "plan": true, "judge": true, "report": true, "sim/model": true,
+	"stats": true, "query": true, "redact": true, "spec": true, "plan": true, "judge": true, "report": true, "sim/model": true, "steady": true, "validity": true,
 	"attribute": true, "sim/trial": true,
 }

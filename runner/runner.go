@@ -16,6 +16,7 @@ import (
 	"h100-inference-control-plane/runner/provision"
 	"h100-inference-control-plane/runner/redact"
 	"h100-inference-control-plane/runner/result"
+	"h100-inference-control-plane/runner/validity"
 )
 
 // LoadGenerator is the version of the load generator's behaviour. It is part of every run key: raise it when a change
@@ -207,6 +208,10 @@ func (r *Runner) finish(ctx context.Context, j *job, p *plan.Plan, stop error) (
 		return j.done, nil
 	}
 	run := r.assemble(j, p)
+	if err := validity.Fill(run, j.folder.records); err != nil {
+		return &Result{Run: run, Dir: j.folder.dir}, err
+	}
+	run.Cells = result.Cells(run.Trials)
 	judge.Run(run)
 	if ctx.Err() != nil {
 		run.Verdict, run.Reason = result.Inconclusive, fmt.Sprintf("interrupted: %d of %d trials are measured; run it again to go on", measured(run), len(run.Trials))

@@ -33,8 +33,8 @@ func Trial(t *result.Trial) result.Verdict {
 // Explain judges one trial and says why it is not a pass. In this order:
 //
 //   - ERROR: it was not measured;
-//   - INCONCLUSIVE: its numbers cannot be believed, whatever they are (every request failed, the engine restarted inside
-//     the window, client and server disagree);
+//   - INCONCLUSIVE: its numbers cannot be believed, whatever they are (every request failed, or a check failed that
+//     invalidates them; of a trial without checks: the engine restarted inside the window, client and server disagree);
 //   - FAIL: a gating objective is not met;
 //   - INCONCLUSIVE: more than 1 % errors, or a gating objective has no data;
 //   - PASS.
@@ -76,12 +76,27 @@ func void(t *result.Trial) string {
 		return "no request was sent"
 	case c.Succeeded == 0:
 		return fmt.Sprintf("all %d requests failed%s", c.Requests, detail(c))
+	case len(t.Checks) > 0:
+		return failedCheck(t.Checks)
 	case t.Server != nil && t.Server.Restarted != nil && *t.Server.Restarted:
 		return "the engine restarted inside the window"
 	}
 	for _, a := range t.Agree {
 		if a.Agrees != nil && !*a.Agrees {
 			return "client and server disagree on " + sides(a)
+		}
+	}
+	return ""
+}
+
+// errorsCheck is the one check that has a place of its own in Explain: an objective about errors must be able to fail.
+const errorsCheck = "errors"
+
+// failedCheck is the first failed check that invalidates, as a sentence; "" = there is none.
+func failedCheck(checks []result.Check) string {
+	for _, c := range checks {
+		if c.Invalid() && c.Name != errorsCheck {
+			return c.Title + " (" + c.Measured + ")"
 		}
 	}
 	return ""
@@ -150,7 +165,7 @@ func orElse(s, other string) string {
 //     measured ones say; the reason names a gate that failed all the same.
 //   - FAIL: a gate failed on complete evidence. It stays failed whatever another cell would say, so an inconclusive cell
 //     does not hide it.
-//   - INCONCLUSIVE: a gate has no verdict, or a trial (of the baseline too) cannot be believed.
+//   - INCONCLUSIVE: a gate has no verdict, or a trial (of the baseline too) or the run as a whole cannot be believed.
 //   - PASS: every gate passed. Without any gate: everything was measured.
 func Run(run *result.Run) {
 	for i := range run.Trials {
@@ -314,6 +329,9 @@ func conclude(run *result.Run) (result.Verdict, string) {
 	if doubtful := doubtful(run); len(doubtful) > 0 {
 		t := doubtful[0]
 		return result.Inconclusive, fmt.Sprintf("%s at %s: %s%s", t.Config, t.Point, believe(t), more(len(doubtful)-1, "trial"))
+	}
+	if why := failedCheck(run.Checks); why != "" {
+		return result.Inconclusive, why
 	}
 	if asked == 0 {
 		return result.Pass, fmt.Sprintf("no gate was asked for; %s measured", all(len(run.Trials), "trial", "was", "were"))

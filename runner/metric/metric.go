@@ -69,6 +69,8 @@ func Groups() []Group {
 		{"What the client saw", "From the load generator's stamps, made at the socket read that carried an event, and from the server's `usage`. " +
 			"A distribution has n, mean, min, p50, p90, p95, p99 and max; quantiles interpolate linearly at rank q(n-1), as MetricsQL's quantile_over_time does; " +
 			"p99 is null below 100 samples. Latencies are of successful requests; failed ones are counted beside them.", client()},
+		{"While every place was busy", "Of a closed loop: from the moment all places are busy to the moment the first one goes idle because no request is left. " +
+			"Computed from the records of the requests alone.", steady()},
 		{"One series per request", "In VictoriaMetrics, for objectives. One sample per request at the millisecond of its end (moved by as little as makes the stamps of a trial distinct), " +
 			"values rounded to microseconds. A failed request is worth +Inf in the three times: it met no objective and does not vanish from a share.", series()},
 		{"What the engine counted", "Exact differences of the engine's own counters between a scrape at the window's start and one at its end.", server()},
@@ -87,7 +89,7 @@ func client() []Metric {
 		{"client.succeeded", "", Requests, Higher, "Requests that were answered in full.", "status 200, a finish_reason, [DONE], no error event, in time", stamps, ""},
 		{"client.failed", "errors", Requests, Lower, "Requests that failed: transport, HTTP status, an error event inside a 200 stream, a missing [DONE] or finish_reason, a timeout. They stay in the window.", "requests − succeeded", stamps, ""},
 		{"client.wall_seconds", "", Seconds, Neither, "Length of the load.", "last end − first schedule", stamps, "no requests"},
-		{"client.requests_per_second", "req/s", RequestsPerSecond, Higher, "Successful requests over the wall time, as the usual load tests count. A closed loop that does not divide into whole waves shows less here than the engine sustains.", "succeeded ÷ wall_seconds", stamps, noTok},
+		{"client.requests_per_second", "req/s", RequestsPerSecond, Higher, "\"Seed-style\": successful requests over the wall time, as the usual load tests count. A closed loop that does not divide into whole waves shows less here than the engine sustains.", "succeeded ÷ wall_seconds", stamps, noTok},
 		{"client.output_tokens_per_second", "tok/s", TokensPerSecond, Higher, "Output tokens of successful requests over the wall time.", "output_tokens ÷ wall_seconds", stamps + ", " + usage, "no successful request, or one without usage"},
 		{"client.prompt_tokens", "", Tokens, Neither, "Prompt tokens of successful requests. Never re-tokenised text.", "Σ usage.prompt_tokens", usage, "no successful request, or one without usage"},
 		{"client.output_tokens", "", Tokens, Neither, "Output tokens of successful requests. Never the number of chunks: one may carry several tokens.", "Σ usage.completion_tokens", usage, "no successful request, or one without usage"},
@@ -104,6 +106,32 @@ func client() []Metric {
 		{"client.prompt_length", "", Tokens, Neither, "Prompt tokens per successful request.", "usage.prompt_tokens", usage, "no usage"},
 		{"client.mean_in_flight", "", Requests, Neither, "Mean number of requests in flight over the load.", "Σ(end − sent) ÷ wall_seconds", stamps, "no requests"},
 		{"error_share", "errors", Ratio, Lower, "Share of the requests that failed.", "failed ÷ requests", stamps, "no requests"},
+	}
+}
+
+func steady() []Metric {
+	const (
+		stamps = "load generator"
+		usage  = "server's usage"
+		none   = "no request succeeded in the window"
+		few    = "fewer than 16 requests after the first of each place"
+	)
+	return []Metric{
+		{"steady.from_seconds", "", Seconds, Neither, "When all places were busy, after the load began.", "last of the first sends", stamps, ""},
+		{"steady.to_seconds", "", Seconds, Neither, "When the first place went idle for lack of work.", "end number (requests − places + 1)", stamps, ""},
+		{"steady.seconds", "", Seconds, Neither, "Length of the window.", "to − from", stamps, ""},
+		{"steady.waves", "", Count, Neither, "How many requests long the window is.", "seconds ÷ mean E2E", stamps, ""},
+		{"steady.full_waves", "", Count, Neither, "How often all requests fill every place.", "⌊requests ÷ places⌋", stamps, ""},
+		{"steady.tail", "", Requests, Neither, "Requests that are left over then: the rest of the places has no work in the last wave.", "requests mod places", stamps, ""},
+		{"steady.requests_per_second", "req/s", RequestsPerSecond, Higher, "Successful requests per second with every place busy. One that an edge of the window cuts counts by the share of its time inside.", "Σ(time inside ÷ E2E) ÷ seconds", stamps, none},
+		{"steady.output_tokens_per_second", "tok/s", TokensPerSecond, Higher, "Output tokens per second with every place busy. The first token of an answer counts at its stamp, the others evenly up to the last. Of an answer that failed, its events count, scaled by tokens per event of the others.", "tokens inside ÷ seconds", stamps + ", " + usage, none + ", or one without usage did"},
+		{"steady.mean_in_flight", "", Requests, Neither, "Mean number of requests in flight in the window.", "Σ time inside ÷ seconds", stamps, ""},
+		{"steady.edge_share", "", Ratio, Lower, "Share of the tokens that may lie on the other side of an edge: of each answer that an edge cuts, the smaller part.", "Σ min(inside, outside) ÷ tokens inside", stamps, "no tokens"},
+		{"steady.ttft_drift", "", Ratio, Neither, "Change of the median TTFT from the first half of the requests to the second; the first of each place, sent in one burst, are left out. With both medians and the half-width of the 95 % interval.", "second ÷ first − 1", stamps, few},
+		{"steady.tpot_drift", "", Ratio, Neither, "The same of TPOT.", "second ÷ first − 1", stamps + ", " + usage, few},
+		{"steady.precision", "", Ratio, Lower, "Relative half-width to which a window of this length can know throughput.", "(TTFT ÷ E2E) ÷ waves + 1.96 × cv(E2E) ÷ √(places × waves)", stamps, none},
+		{"steady.asked_precision", "", Ratio, Neither, "The one that the experiment needs: minimum_effect, or 5 %.", "", "experiment", ""},
+		{"steady.need_requests", "", Requests, Neither, "Requests that would do for that.", "precision solved for waves, at least two", stamps, "the window is long enough"},
 	}
 }
 

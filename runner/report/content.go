@@ -5,6 +5,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -44,6 +45,7 @@ func content(run *result.Run) []block {
 	}
 	blocks = append(blocks, facts{about(run)})
 	blocks = append(blocks, results(run)...)
+	blocks = append(blocks, validity(run)...)
 	blocks = append(blocks, objectives(run)...)
 	blocks = append(blocks, comparisons(run)...)
 	blocks = append(blocks, trouble(run)...)
@@ -265,13 +267,40 @@ func columns() []column {
 		return strings.TrimSpace(m.Title + " " + suffix)
 	}
 	return []column{
-		{title("client.requests_per_second", ""), func(c *result.Cell) *result.Median { return c.RequestsPerS }, result.Number},
-		{title("client.output_tokens_per_second", ""), func(c *result.Cell) *result.Median { return c.OutputPerS }, result.Number},
+		{title("client.requests_per_second", ""), requestsPerS, result.Number},
+		{title("client.output_tokens_per_second", ""), outputPerS, result.Number},
 		{title("client.ttft", "p50"), func(c *result.Cell) *result.Median { return c.TTFTP50 }, result.Seconds},
 		{title("client.tpot", "p50"), func(c *result.Cell) *result.Median { return c.TPOTP50 }, result.Seconds},
 		{title("client.e2e", "p50"), func(c *result.Cell) *result.Median { return c.E2EP50 }, result.Seconds},
 		{title("client.e2e", "p99"), func(c *result.Cell) *result.Median { return c.E2EP99 }, result.Seconds},
 	}
+}
+
+// Throughput is that of the steady window where every start has one: the wall clock's holds the time in which the load
+// drains.
+func requestsPerS(c *result.Cell) *result.Median {
+	if steady(c) {
+		return c.SteadyReqPerS
+	}
+	return c.RequestsPerS
+}
+
+func outputPerS(c *result.Cell) *result.Median {
+	if steady(c) && complete(c.SteadyOutPerS) {
+		return c.SteadyOutPerS
+	}
+	return c.OutputPerS
+}
+
+func steady(c *result.Cell) bool { return complete(c.SteadyReqPerS) }
+
+// complete is true when every start has a value.
+func complete(m *result.Median) bool { return m != nil && !slices.Contains(m.Starts, nil) }
+
+// wallClock is a cell with the wall clock's throughput only.
+func wallClock(c result.Cell) *result.Cell {
+	c.SteadyReqPerS, c.SteadyOutPerS = nil, nil
+	return &c
 }
 
 func titles() []string {
@@ -418,6 +447,7 @@ func notes(run *result.Run) []string {
 	if noTPOT {
 		out = append(out, "TPOT needs two output tokens and the server's usage")
 	}
+	out = append(out, seedStyle(run)...)
 	if c := comparisonOf(run); c != nil {
 		out = append(out, fmt.Sprintf("%s %s is the baseline: it is shown and never fails the run", baselineMark, c.Baseline))
 	}
@@ -428,6 +458,55 @@ func notes(run *result.Run) []string {
 		out = append(out, "one start: how much starts differ is not known")
 	}
 	return out
+}
+
+// seedStyle puts the wall clock's throughput beside the steady one where they differ, with the reason.
+func seedStyle(run *result.Run) []string {
+	var out []string
+	some, all := false, true
+	for _, c := range cells(run) {
+		if len(c.Trials) == 0 {
+			continue
+		}
+		some, all = some || steady(&c), all && steady(&c)
+		if !steady(&c) || c.RequestsPerS == nil || near(c.RequestsPerS, c.SteadyReqPerS) && near(c.OutputPerS, c.SteadyOutPerS) {
+			continue
+		}
+		text := fmt.Sprintf("%s, %s: seed-style, over the wall clock, it is %s req/s", c.Config, level(c.Point), result.Number(c.RequestsPerS.Value))
+		if c.OutputPerS != nil {
+			text += " and " + result.Number(c.OutputPerS.Value) + " tok/s"
+		}
+		if why := wave(run, &c); why != "" {
+			text += "; " + why
+		}
+		out = append(out, text)
+	}
+	switch {
+	case some && all:
+		out = append([]string{"req/s and tok/s are of the time in which every place was busy"}, out...)
+	case some:
+		out = append([]string{"req/s and tok/s are of the time in which every place was busy, and over the wall clock where a start has no such time"}, out...)
+	}
+	return out
+}
+
+func near(a, b *result.Median) bool {
+	return a == nil || b == nil || math.Abs(b.Value/a.Value-1) <= differ
+}
+
+// differ is the relative difference from which the wall clock's throughput is shown beside the steady one.
+const differ = 0.05
+
+// wave is the sentence of the first start that has one, without its numbers, which are beside it already.
+func wave(run *result.Run, c *result.Cell) string {
+	for _, id := range c.Trials {
+		if t := trial(run, id); t != nil && t.Steady != nil && t.Steady.Wave != "" {
+			text, _, _ := strings.Cut(t.Steady.Wave, "; ")
+			text, _, _ = strings.Cut(text, ": over")
+			return text
+		}
+	}
+	return ""
 }
 
 // objectives are the gates, why they are not passes, and the queries behind them.
@@ -508,10 +587,13 @@ func comparison(run *result.Run, base, candidate string) []block {
 			continue
 		}
 		row := []string{level(b.Point)}
-		why := notComparable(&b, c)
+		why := notComparable(run, &b, c)
 		if why != "" {
 			open = append(open, level(b.Point)+": no ratio, "+why)
 			continue
+		}
+		if steady(&b) != steady(c) || complete(b.SteadyOutPerS) != complete(c.SteadyOutPerS) {
+			b, c = *wallClock(b), wallClock(*c)
 		}
 		for _, col := range columns() {
 			row = append(row, ratio(col.of(c), col.of(&b)))
@@ -545,13 +627,38 @@ func find(run *result.Run, config string, p spec.Point) *result.Cell {
 }
 
 // notComparable says why two cells give no ratio, or "".
-func notComparable(cells ...*result.Cell) string {
+func notComparable(run *result.Run, cells ...*result.Cell) string {
 	for _, c := range cells {
-		switch {
+		switch why := doubt(run, c); {
 		case len(c.Trials) == 0:
 			return c.Config + " was not measured"
+		case c.Verdict == result.Inconclusive && why != "":
+			return c.Config + " is INCONCLUSIVE, " + why
 		case c.Verdict == result.Inconclusive:
 			return c.Config + " is INCONCLUSIVE"
+		case why != "":
+			return c.Config + " cannot be believed, " + why
+		}
+	}
+	for _, check := range run.Checks {
+		if check.Invalid() {
+			return check.Title + " (" + check.Measured + ")"
+		}
+	}
+	return ""
+}
+
+// doubt names the first start of a cell whose numbers are not to be believed, and why.
+func doubt(run *result.Run, c *result.Cell) string {
+	for _, id := range c.Trials {
+		t := trial(run, id)
+		if t == nil {
+			continue
+		}
+		for _, check := range t.Checks {
+			if check.Invalid() {
+				return fmt.Sprintf("%s: %s (%s)", id, check.Title, check.Measured)
+			}
 		}
 	}
 	return ""

@@ -63,6 +63,11 @@ func resultsOf(b *bytes.Buffer, t *result.Trial) {
 	seconds("Total time", c.WallSeconds)
 	line("Throughput", optional(c.RequestsPerS, func(v float64) string { return fmt.Sprintf("%.4f req/s", v) }))
 	line("Output throughput", optional(c.OutputPerS, func(v float64) string { return fmt.Sprintf("%.2f tok/s", v) }))
+	if s := t.Steady; s != nil {
+		line("Steady throughput", optional(s.RequestsPerS, func(v float64) string { return fmt.Sprintf("%.4f req/s", v) }))
+		line("Steady output", optional(s.OutputPerS, func(v float64) string { return fmt.Sprintf("%.2f tok/s", v) }))
+		line("Steady window", fmt.Sprintf("%.6f s to %.6f s", s.From, s.To))
+	}
 	line("Prompt tokens", count(c.PromptTokens))
 	line("Output tokens", count(c.OutputTokens))
 	for _, d := range []struct {

@@ -2,13 +2,15 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"h100-inference-control-plane/runner/result"
 )
 
-// trouble is everything that should make a reader hesitate: what was not measured, failed requests, settings that are not
-// what was asked for, compilations inside a window, warnings of the plan.
+// trouble is everything else that should make a reader hesitate: what was not measured, failed requests with their first
+// message, warnings of the plan. In a document without checks, it is also what they would say: settings that are not what
+// was asked for, compilations inside a window.
 func trouble(run *result.Run) []block {
 	var items []string
 	for _, t := range run.Trials {
@@ -21,6 +23,9 @@ func trouble(run *result.Run) []block {
 	seen := map[string]bool{}
 	for _, s := range run.Starts {
 		for _, d := range s.Differs {
+			if checked(run) {
+				break // it is a check
+			}
 			item := fmt.Sprintf("%s: %s was asked for as %v, the engine says %v", s.Config, d.Flag, d.Requested, d.Effective)
 			if !seen[item] {
 				seen[item] = true
@@ -48,6 +53,11 @@ func trouble(run *result.Run) []block {
 	return []block{heading{"Warnings"}, list{items}}
 }
 
+// checked is true when the document says what may be believed.
+func checked(run *result.Run) bool {
+	return slices.ContainsFunc(run.Trials, func(t result.Trial) bool { return len(t.Checks) > 0 })
+}
+
 func ofTrial(t *result.Trial) []string {
 	var items []string
 	add := func(format string, args ...any) { items = append(items, t.ID+": "+fmt.Sprintf(format, args...)) }
@@ -62,6 +72,9 @@ func ofTrial(t *result.Trial) []string {
 				text += ", first: " + c.ErrorDetail
 			}
 			add("%s", text)
+		}
+		if len(t.Checks) > 0 {
+			return items
 		}
 		if c.NoUsage > 0 {
 			add("%d answers came without usage, so their tokens are not known", c.NoUsage)

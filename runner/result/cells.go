@@ -52,9 +52,21 @@ func (c *Cell) fill(trials []*Trial) {
 	for _, t := range measured {
 		c.Trials = append(c.Trials, t.ID)
 	}
-	over := func(value func(*Client) *float64) *Median { return median(measured, value) }
+	over := func(value func(*Client) *float64) *Median {
+		return median(measured, func(t *Trial) *float64 { return value(t.Client) })
+	}
+	steady := func(value func(*Steady) *float64) *Median {
+		return median(measured, func(t *Trial) *float64 {
+			if t.Steady == nil {
+				return nil
+			}
+			return value(t.Steady)
+		})
+	}
 	c.RequestsPerS = over(func(c *Client) *float64 { return c.RequestsPerS })
 	c.OutputPerS = over(func(c *Client) *float64 { return c.OutputPerS })
+	c.SteadyReqPerS = steady(func(s *Steady) *float64 { return s.RequestsPerS })
+	c.SteadyOutPerS = steady(func(s *Steady) *float64 { return s.OutputPerS })
 	c.TTFTP50 = over(func(c *Client) *float64 { return c.TTFT.p50() })
 	c.TPOTP50 = over(func(c *Client) *float64 { return c.TPOT.p50() })
 	c.E2EP50 = over(func(c *Client) *float64 { return c.E2E.p50() })
@@ -86,11 +98,11 @@ func (d *Dist) p99() *float64 {
 }
 
 // median is nil when no start has a value, or one that is not finite.
-func median(trials []*Trial, value func(*Client) *float64) *Median {
+func median(trials []*Trial, value func(*Trial) *float64) *Median {
 	m := &Median{}
 	var have []float64
 	for _, t := range trials {
-		v := value(t.Client)
+		v := value(t)
 		m.Starts = append(m.Starts, v)
 		if v != nil {
 			have = append(have, *v)

@@ -58,7 +58,12 @@ func full() *result.Run {
 			Agree:   []result.Agreement{{What: "requests", Client: ptr(99.0), Server: ptr(99.0), Agrees: ptr(true), Limit: "equal"}},
 			Load:    &result.LoadHealth{CPU: ptr(0.1), SchedP99: ptr(1e-4), LatenessP99: ptr(1e-4), NewConns: 0, Capped: 0, PeakRSSBytes: ptr(int64(1 << 26))},
 			SLO:     []result.Judgement{{Name: "latency", Query: "share_gt_over_time(x[60s], 2)", Value: ptr(0.0), Samples: ptr(int64(100)), Max: ptr(0.01), Unit: "%", Gate: true, Verdict: result.Pass, Reason: "1 of 100 requests failed"}},
+			Prompts: &result.Prompts{Distinct: 1},
+			Steady: &result.Steady{From: 0.1, To: 50, Seconds: 49.9, Waves: 2, FullWaves: 1, Tail: 36, RequestsPerS: ptr(2.0), OutputPerS: ptr(1000.0), InFlight: ptr(16.0), EdgeShare: ptr(0.01),
+				TTFTDrift: &result.Drift{First: 1, Second: 2, Change: 1, Noise: 0.1, N: 16}, TPOTDrift: &result.Drift{First: 1, Second: 2, Change: 1, Noise: 0.1, N: 16}, Precision: ptr(0.1), Asked: 0.03, NeedRequests: 200, Wave: "two waves"},
+			Checks:  []result.Check{{Name: "drift", Title: "it drifts", Status: result.CheckFailed, Measured: "100 %", Limit: "10 %", Invalidates: true, Consequence: "no single value", Fix: "warm up"}},
 			Verdict: result.Pass, Reason: "none"}},
+		Checks:   []result.Check{{Name: "starts", Status: result.CheckOK, Measured: "3 starts"}},
 		Gates:    []result.Gate{{SLO: "latency", Config: "default", Point: point, Gate: true, Verdict: result.Pass, Worst: ptr(0.0), Max: ptr(0.01), Unit: "%", Reason: "none"}},
 		Warnings: []plan.Warning{{Code: "inert-factor", Experiment: "default-vs-optimized", Factor: "enable-prefix-caching", Message: "it cannot act", Line: 3, Column: 5}},
 		Files:    []result.File{{Path: "report.md", Bytes: 10, SHA256: strings.Repeat("00", 32)}},
@@ -245,8 +250,8 @@ func TestSchemaRejects(t *testing.T) {
 
 // TestEveryNumberIsDefined: each number of a trial has its row in docs/reference/metrics.md.
 func TestEveryNumberIsDefined(t *testing.T) {
-	notNumbers := map[string]bool{"errors": true, "error_detail": true, "restarted": true, "jit_kernels": true}
-	for prefix, typ := range map[string]reflect.Type{"client.": reflect.TypeFor[result.Client](), "server.": reflect.TypeFor[result.Server](), "load_health.": reflect.TypeFor[result.LoadHealth]()} {
+	notNumbers := map[string]bool{"errors": true, "error_detail": true, "restarted": true, "jit_kernels": true, "wave": true}
+	for prefix, typ := range map[string]reflect.Type{"steady.": reflect.TypeFor[result.Steady](), "client.": reflect.TypeFor[result.Client](), "server.": reflect.TypeFor[result.Server](), "load_health.": reflect.TypeFor[result.LoadHealth]()} {
 		for f := range typ.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if _, ok := metric.Find(prefix + name); !ok && !notNumbers[name] {

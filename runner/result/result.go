@@ -46,6 +46,7 @@ type Run struct {
 	Trials     []Trial          `json:"trials"` // in the order in which they ran; planned but missing ones have Outcome "missing"
 	Cells      []Cell           `json:"cells"`
 	Gates      []Gate           `json:"gates"`
+	Checks     []Check          `json:"checks,omitempty"` // about the run as a whole; those of a trial are in it
 	Warnings   []plan.Warning   `json:"warnings,omitempty"`
 	Files      []File           `json:"files"` // every other file of the folder
 }
@@ -152,6 +153,9 @@ type Trial struct {
 	Server   *Server     `json:"server"`
 	Agree    []Agreement `json:"reconciliation,omitempty"`
 	Load     *LoadHealth `json:"load_health"`
+	Prompts  *Prompts    `json:"prompts,omitempty"` // null = not counted
+	Steady   *Steady     `json:"steady,omitempty"`  // closed loop only; null = there was no moment at which all places were busy
+	Checks   []Check     `json:"checks,omitempty"`  // may the numbers be believed; those that do not apply are left out
 	SLO      []Judgement `json:"slo,omitempty"`
 	Verdict  Verdict     `json:"verdict"`
 	Reason   string      `json:"reason,omitempty"` // why the verdict is not PASS, one line
@@ -163,6 +167,79 @@ type Window struct {
 	T1      time.Time `json:"t1"`
 	Seconds float64   `json:"seconds"`
 }
+
+// Prompts is what of the sent prompts a reader needs to know.
+type Prompts struct {
+	Distinct int `json:"distinct"` // prompts that differ, of all that were to be sent
+}
+
+// Steady is the part of a closed loop in which every place was busy: from the moment all of them were, to the moment the
+// first went idle because no request was left. What a machine sustains is measured in it; the time after it, in which
+// the load drains, is not. Times are seconds after the load began.
+type Steady struct {
+	From    float64 `json:"from_seconds"`
+	To      float64 `json:"to_seconds"`
+	Seconds float64 `json:"seconds"`
+	// Waves is how many requests long the window is: Seconds ÷ mean E2E.
+	Waves float64 `json:"waves"`
+	// FullWaves and Tail divide all requests by the concurrency: so many times every place, and the rest.
+	FullWaves int `json:"full_waves"`
+	Tail      int `json:"tail"`
+
+	RequestsPerS *float64 `json:"requests_per_second"`      // null when nothing succeeded in the window
+	OutputPerS   *float64 `json:"output_tokens_per_second"` // null also when a success in it has no usage
+	InFlight     *float64 `json:"mean_in_flight"`
+	// EdgeShare is the share of the tokens whose place in time is not stamped: those between first and last token of
+	// requests that an edge of the window cuts, put there evenly. Null = no tokens.
+	EdgeShare *float64 `json:"edge_share"`
+
+	TTFTDrift *Drift `json:"ttft_drift"` // null = too few requests
+	TPOTDrift *Drift `json:"tpot_drift"`
+
+	// Precision is the relative half-width that a window of this length allows throughput to be known to; Asked is the
+	// one that the experiment needs. NeedRequests is how many requests would do; 0 = the window is long enough.
+	Precision    *float64 `json:"precision"`
+	Asked        float64  `json:"asked_precision"`
+	NeedRequests int      `json:"need_requests,omitempty"`
+	// Wave explains why the wall-clock throughput is another; empty when the two are within 5 %.
+	Wave string `json:"wave,omitempty"`
+}
+
+// Drift compares the requests of the first half with those of the second.
+type Drift struct {
+	First  float64 `json:"first"`  // median, seconds
+	Second float64 `json:"second"` // median, seconds
+	Change float64 `json:"change"` // Second ÷ First − 1
+	Noise  float64 `json:"noise"`  // half-width of the 95 % interval of Change, from the spread of the requests
+	N      int     `json:"n"`      // requests in both halves together
+}
+
+// CheckStatus is the outcome of a check. Unknown is not ok.
+type CheckStatus string
+
+// The outcomes.
+const (
+	CheckOK      CheckStatus = "ok"
+	CheckFailed  CheckStatus = "failed"
+	CheckUnknown CheckStatus = "unknown" // the measurement is absent, or too coarse to tell
+)
+
+// Check is one reason to believe a number or not. Of a check that is ok only Name, Status, Measured and a Limit that
+// depends on the trial are kept: docs/reference/checks.md has the rest.
+type Check struct {
+	Name     string      `json:"name"` // stable: a row of docs/reference/checks.md
+	Title    string      `json:"title,omitempty"`
+	Status   CheckStatus `json:"status"`
+	Measured string      `json:"measured"` // with its unit; of an unknown one, why it is not known
+	Limit    string      `json:"limit,omitempty"`
+	// Invalidates is true when a failure means that the numbers are not to be believed, false when it only warns.
+	Invalidates bool   `json:"invalidates,omitempty"`
+	Consequence string `json:"consequence,omitempty"` // what it does to the numbers
+	Fix         string `json:"fix,omitempty"`
+}
+
+// Invalid reports whether a check failed that makes the numbers not believable.
+func (c Check) Invalid() bool { return c.Status == CheckFailed && c.Invalidates }
 
 // Client is what the load generator counted and timed. TTFT, TPOT and E2E are over successful requests; a failed one
 // counts in Failed and, as infinitely slow, in the objectives.
@@ -261,18 +338,20 @@ type Judgement struct {
 
 // Cell is one config at one load point over all its starts: medians with every start's value beside them.
 type Cell struct {
-	Config       string     `json:"config"`
-	Point        spec.Point `json:"load"`
-	Trials       []string   `json:"trials"` // IDs of measured trials
-	Planned      int        `json:"planned"`
-	RequestsPerS *Median    `json:"requests_per_second"`
-	OutputPerS   *Median    `json:"output_tokens_per_second"`
-	TTFTP50      *Median    `json:"ttft_p50"`
-	TPOTP50      *Median    `json:"tpot_p50"`
-	E2EP50       *Median    `json:"e2e_p50"`
-	E2EP99       *Median    `json:"e2e_p99"`
-	ErrorShare   *Median    `json:"error_share"`
-	Verdict      Verdict    `json:"verdict"`
+	Config        string     `json:"config"`
+	Point         spec.Point `json:"load"`
+	Trials        []string   `json:"trials"` // IDs of measured trials
+	Planned       int        `json:"planned"`
+	RequestsPerS  *Median    `json:"requests_per_second"` // over the wall clock: "seed-style"
+	OutputPerS    *Median    `json:"output_tokens_per_second"`
+	SteadyReqPerS *Median    `json:"steady_requests_per_second,omitempty"` // inside the steady window; null = no start has one
+	SteadyOutPerS *Median    `json:"steady_output_tokens_per_second,omitempty"`
+	TTFTP50       *Median    `json:"ttft_p50"`
+	TPOTP50       *Median    `json:"tpot_p50"`
+	E2EP50        *Median    `json:"e2e_p50"`
+	E2EP99        *Median    `json:"e2e_p99"`
+	ErrorShare    *Median    `json:"error_share"`
+	Verdict       Verdict    `json:"verdict"`
 }
 
 // Median is the median over the starts that have a value, and each start's value in the order of Trials; null = that

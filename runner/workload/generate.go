@@ -242,3 +242,17 @@ func Hash(w Workload, reqs []Request) string {
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
+
+// Distinct counts the prompts that differ.
+func Distinct(reqs []Request) int {
+	seen := map[[sha256.Size]byte]struct{}{}
+	var b []byte
+	for i := range reqs {
+		b = append(b[:0], reqs[i].Prompt...)
+		for _, id := range reqs[i].TokenIDs {
+			b = binary.LittleEndian.AppendUint32(b, uint32(id))
+		}
+		seen[sha256.Sum256(b)] = struct{}{}
+	}
+	return len(seen)
+}

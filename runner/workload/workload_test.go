@@ -232,3 +232,16 @@ func FuzzParseFile(f *testing.F) {
 		}
 	})
 }
+
+func TestDistinct(t *testing.T) {
+	f := func(want int, reqs ...Request) {
+		t.Helper()
+		if got := Distinct(reqs); got != want {
+			t.Errorf("%d different prompts, want %d", got, want)
+		}
+	}
+	f(0)
+	f(1, Request{Prompt: "a"}, Request{Prompt: "a", Index: 1, MaxTokens: 3})
+	f(2, Request{Prompt: "a"}, Request{Prompt: "b"}, Request{Prompt: "a"})
+	f(2, Request{TokenIDs: []int32{1, 2}}, Request{TokenIDs: []int32{2, 1}}, Request{TokenIDs: []int32{1, 2}})
+}
