@@ -225,9 +225,9 @@ const (
 )
 
 // Check is one reason to believe a number or not. Of a check that is ok only Name, Status, Measured and a Limit that
-// depends on the trial are kept: docs/reference/checks.md has the rest.
+// depends on the trial are kept: docs/explanation/validity.md has the rest.
 type Check struct {
-	Name     string      `json:"name"` // stable: a row of docs/reference/checks.md
+	Name     string      `json:"name"` // stable: a row of docs/explanation/validity.md
 	Title    string      `json:"title,omitempty"`
 	Status   CheckStatus `json:"status"`
 	Measured string      `json:"measured"` // with its unit; of an unknown one, why it is not known
