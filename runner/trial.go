@@ -44,6 +44,8 @@ func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error
 	if err := r.warmup(ctx, l, t, e); err != nil {
 		return fmt.Errorf("trial %s: warm up: %w", t.ID, err)
 	}
+	// What the engine logged in the warm-up must be read before the window begins, or it counts as the window's.
+	pause(ctx, logLag)
 	opts, err := r.loadOptions(l, t, e, reqs)
 	if err != nil {
 		return fmt.Errorf("trial %s: %w", t.ID, err)
@@ -85,6 +87,16 @@ func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error
 	j.memory.trials[doc.ID] = doc
 	r.Observer.Event(Event{Kind: TrialEnded, Start: &l.start, Trial: &t, Elapsed: time.Since(began), Message: headline(doc)})
 	return nil
+}
+
+// logLag is how much later than it was written a line of the engine's log may be read.
+const logLag = 120 * time.Millisecond
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 // warmup sends requests of the same shapes and at the same concurrency as the trial, with other contents. Their
@@ -204,7 +216,8 @@ func (r *Runner) serverSide(ctx context.Context, l *live, labels []query.Label, 
 	for q, name := range got.Names {
 		l.doc.Series[q] = name
 	}
-	kernels := l.log.jit(s.T0, s.T1)
+	pause(ctx, logLag)
+	kernels := l.log.jit(s.T0, s.T1.Add(logLag)) // nothing runs after T1: what is read a little later was logged before
 	return &result.Server{
 		Requests:     got.Increase[engine.QRequestSuccess],
 		PromptTokens: got.Increase[engine.QPromptTokens], OutputTokens: got.Increase[engine.QGenerationTokens],
