@@ -10,7 +10,7 @@ EXPERIMENT ?= experiments/quickstart.yaml
 FUZZTIME   ?= 30s
 TOOLS   := -C tools tool
 
-.PHONY: help run build test test-short bench lint golden docs fuzz validate stale vllm-cpu vllm-cpu-run compare-aiohttp flags need-go clean
+.PHONY: help run build test test-short bench lint golden docs fuzz calibrate-stats validate stale vllm-cpu vllm-cpu-run compare-aiohttp flags need-go clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench: need-go ## measure the load generator on this machine (Go benchmarks and 
 
 fuzz: need-go ## run each fuzz target for FUZZTIME (30s)
 	tools/fuzz.sh $(FUZZTIME)
+
+calibrate-stats: need-go ## try every statistic on thousands of simulated starts with a known truth (5 minutes); prints the numbers
+	BENCH_CALIBRATE_STATS=full go test -count=1 -p 1 -timeout 60m -v -run '^TestCalibrate' ./runner/stats ./runner/attribute
 
 lint: need-go ## gofmt, vet, staticcheck, actionlint, zizmor
 	tools/lint.sh

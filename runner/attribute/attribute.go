@@ -64,7 +64,10 @@ type Factor struct {
 	Fraction        *stats.Interval `json:"fraction"`
 	Company         Effect          `json:"company"`           // Removed ÷ Added: how much more it does at the candidate's end
 	DependsOnOthers bool            `json:"depends_on_others"` // Company is a clear change of at least the minimum effect
-	Inert           bool            `json:"inert"`             // the intervals of Added, Removed, Share and Main all lie inside the minimum effect
+	// Inert: the intervals of Share and Main lie inside the minimum effect, neither end nor their difference shows a clear
+	// change, and no interaction of the factor is clear. Asking for both ends to lie inside as well would find an inert
+	// factor in 19 % of runs instead of 95 % (three factors, five starts).
+	Inert bool `json:"inert"`
 }
 
 // Interaction is what two factors do together beyond what each does without the other, averaged over the settings of
@@ -105,6 +108,11 @@ func Analyse(factors []string, design []Assignment, observations []Observation, 
 	}
 	if !(opt.MinimumEffect >= 0) || math.IsInf(opt.MinimumEffect, 0) {
 		return nil, fmt.Errorf("attribute: minimum effect %v: %w", opt.MinimumEffect, ErrMinimumEffect)
+	}
+	for i, name := range factors {
+		if slices.Contains(factors[:i], name) {
+			return nil, fmt.Errorf("attribute: factor %q twice: %w", name, ErrFactors)
+		}
 	}
 	full, err := recognise(len(factors), design)
 	if err != nil {

@@ -232,6 +232,28 @@ func TestSymmetry(t *testing.T) {
 	}
 }
 
+// TestInert: each condition alone keeps a factor from being called inert. The four numbers are what factor a does, on the
+// log scale, with neither, the one, the other and both of the others; 3 % is 0.0296.
+func TestInert(t *testing.T) {
+	d := design(t, 3, true)
+	f := func(neither, one, other, both float64, want bool) {
+		t.Helper()
+		does := map[attribute.Assignment]float64{0b001: neither, 0b011: one, 0b101: other, 0b111: both}
+		obs := observe(d, 3, func(c attribute.Assignment, b int) float64 { return math.Exp(does[c] + wobble(c, b)/10) })
+		if a := analyse(t, []string{"a", "b", "c"}, d, obs, 0.03).Factors[0]; a.Inert != want {
+			t.Fatalf("%v %v %v %v: inert %v: %+v", neither, one, other, both, a.Inert, a)
+		}
+	}
+	f(0, 0, 0, 0, true)
+	f(0.01, 0.01, 0.01, 0.01, true)
+	f(0.04, 0.04, 0.04, 0.04, false)
+	f(0.033, 0.005, 0.005, 0.005, false) // clear when added
+	f(0.005, 0.005, 0.005, 0.033, false) // clear when removed
+	f(-0.02, 0, 0, 0.02, false)          // each end too small to matter, their difference not
+	f(0, 0.08, 0.08, 0, false)           // acts in the middle only: share 0.027, main effect 0.04
+	f(0, -0.08, 0.08, 0, false)          // cancels in the share and at both ends, not with each of the others
+}
+
 // TestIncompleteBlocks: a block in which a start failed is named and does not count.
 func TestIncompleteBlocks(t *testing.T) {
 	d := design(t, 2, false)
@@ -285,6 +307,7 @@ func TestAnalyseFailure(t *testing.T) {
 	none := attribute.Options{}
 	with := func(o attribute.Observation) []attribute.Observation { return append(slices.Clone(good), o) }
 	f(nil, d, good, none, attribute.ErrFactors)
+	f([]string{"a", "a"}, d, good, none, attribute.ErrFactors)
 	f(ab, d[:3], good, none, attribute.ErrDesign)
 	f(ab, append(slices.Clone(d), 3), good, none, attribute.ErrDesign)
 	f(ab, append(slices.Clone(d), 4), good, none, attribute.ErrDesign)

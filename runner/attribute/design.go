@@ -18,8 +18,8 @@ const (
 	MaxFull = 5
 )
 
-// ErrFactors is returned for a number of factors that no design is made for.
-var ErrFactors = errors.New("number of factors out of range")
+// ErrFactors is returned for a number of factors that no design is made for, and for a factor named twice.
+var ErrFactors = errors.New("unusable factors")
 
 // Assignment is one config of a design: bit i is set when factor i has the candidate's level. 0 is the baseline.
 type Assignment uint32

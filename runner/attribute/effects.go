@@ -2,6 +2,7 @@ package attribute
 
 import (
 	"math/bits"
+	"slices"
 
 	"h100-inference-control-plane/runner/stats"
 )
@@ -43,6 +44,13 @@ func (a *analysis) fill(r *Result, names []string) {
 	r.Remainder = a.effect(rest)
 	r.Unexplained = a.clear(r.Remainder)
 	r.Interactions = a.interactions(names)
+	for _, x := range r.Interactions {
+		for i := range r.Factors {
+			if x.Clear && slices.Contains(x.Factors[:], r.Factors[i].Name) {
+				r.Factors[i].Inert = false
+			}
+		}
+	}
 }
 
 // factor computes everything about factor i, and its share in each block.
@@ -65,7 +73,8 @@ func (a *analysis) factor(i int, whole contrast) (Factor, contrast) {
 		Company: a.effect(a.each(func(b block) float64 { return removed(b) - added(b) })),
 	}
 	f.DependsOnOthers = a.clear(f.Company)
-	f.Inert = a.inert(f.Added) && a.inert(f.Removed) && a.inert(f.Share) && (main == nil || a.inert(*main))
+	f.Inert = a.inert(f.Share) && (main == nil || a.inert(*main)) &&
+		!a.clear(f.Added) && !a.clear(f.Removed) && !f.DependsOnOthers
 	if iv, bounded, err := stats.Fraction(share, whole, a.opt.Level); err == nil && bounded {
 		f.Fraction = &iv
 	}
