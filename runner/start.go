@@ -147,6 +147,11 @@ func (r *Runner) identify(ctx context.Context, l *live, launch engine.Launch, jo
 			return fmt.Errorf("read the settings of %s: %w", l.eng.Name(), err)
 		}
 		l.doc.Differs = append(l.doc.Differs, differences(l.start.Flags, l.doc.Effective)...)
+		for k, v := range l.doc.Effective {
+			if text, ok := v.(string); ok {
+				l.doc.Effective[k] = r.Redact.String(text) // a path of this machine, such as the tokenizer's
+			}
+		}
 		safe, err := r.Redact.JSON(info)
 		if err != nil {
 			return fmt.Errorf("redact the settings of %s: %w", l.eng.Name(), err)
