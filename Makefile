@@ -8,9 +8,8 @@ BIN     := bin/benchctl
 LDFLAGS := -s -w -X main.version=$(VERSION)
 EXPERIMENT ?= experiments/quickstart.yaml
 FUZZTIME   ?= 30s
-TOOLS   := -C tools tool
 
-.PHONY: help run build test test-short bench lint golden docs fuzz calibrate-stats validate stale vllm-cpu vllm-cpu-run compare-aiohttp flags need-go clean
+.PHONY: help run build test bench lint golden docs fuzz calibrate-stats validate stale vllm-cpu vllm-cpu-run compare-aiohttp flags need-go clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

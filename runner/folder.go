@@ -122,11 +122,6 @@ func (f *folder) finish() error {
 	return errors.Join(err, f.close())
 }
 
-// within is an error as one line for a document in the folder: paths in it begin at the folder.
-func (f *folder) within(err error) string {
-	return oneLine(strings.ReplaceAll(err.Error(), f.dir+string(filepath.Separator), ""))
-}
-
 func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
 
 func (f *folder) journal(name string) string { return filepath.Join(f.dir, journalDir, name) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"h100-inference-control-plane/runner/engine"
+	"h100-inference-control-plane/runner/redact"
 )
 
 // logFacts collects what an engine's log says while it is written. Times are ours, of the moment a line was read: the
@@ -41,13 +42,14 @@ func (l *logFacts) line(at time.Time, line string) {
 // factLimit bounds what of a chatty log goes into a result.
 const factLimit = 64
 
-// all returns the facts for the result, without those that are counted elsewhere or only chatter.
-func (l *logFacts) all() []engine.LogFact {
+// all returns the facts for the result, redacted, without those that are counted elsewhere or only chatter.
+func (l *logFacts) all(redact *redact.Redactor) []engine.LogFact {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []engine.LogFact
 	for _, f := range l.seen {
 		if f.Kind != engine.FactJIT && f.Kind != engine.FactWarning && len(out) < factLimit {
+			f.Text = redact.String(f.Text)
 			out = append(out, f.LogFact)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"h100-inference-control-plane/runner/plan"
+	"h100-inference-control-plane/runner/redact"
 )
 
 // EventKind says what happened.
@@ -41,6 +42,19 @@ type Event struct {
 
 // An Observer is told what happens, in order, from one goroutine at a time. It must not block.
 type Observer interface{ Event(Event) }
+
+// redacting passes events on without secrets: an observer prints them, and what is printed ends in CI logs.
+type redacting struct {
+	next   Observer
+	redact *redact.Redactor
+}
+
+func (o redacting) Event(e Event) {
+	if e.Message != "" {
+		e.Message = o.redact.String(e.Message)
+	}
+	o.next.Event(e)
+}
 
 type silent struct{}
 

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"h100-inference-control-plane/runner/engine"
@@ -64,6 +66,9 @@ func (r *Runner) Run(ctx context.Context, p *plan.Plan) ([]Result, error) {
 	if r.Observer == nil {
 		r.Observer = silent{}
 	}
+	told := r.Observer
+	r.Observer = redacting{told, r.Redact}
+	defer func() { r.Observer = told }()
 	jobs, err := r.open(p)
 	if err != nil {
 		return nil, err
@@ -146,7 +151,7 @@ func (r *Runner) starts(ctx context.Context, p *plan.Plan, jobs []*job) error {
 		}
 		id := fmt.Sprint(s.Labels)
 		if why, ok := failed[id]; ok {
-			markBroken(s.Trials, byName, s.ID, fmt.Errorf("%w: %s", errSkipped, why))
+			r.markBroken(s.Trials, byName, s.ID, fmt.Errorf("%w: %s", errSkipped, why))
 			r.Observer.Event(Event{Kind: StartSkipped, Start: &s, Message: why})
 			continue
 		}
@@ -182,7 +187,7 @@ func remaining(ts []plan.Trial, jobs map[string]*job) []plan.Trial {
 	return out
 }
 
-func markBroken(ts []plan.Trial, jobs map[string]*job, start string, err error) {
+func (r *Runner) markBroken(ts []plan.Trial, jobs map[string]*job, start string, err error) {
 	for _, t := range ts {
 		j := jobs[t.Experiment]
 		if _, have := j.memory.trials[t.ID]; have {
@@ -197,9 +202,15 @@ func markBroken(ts []plan.Trial, jobs map[string]*job, start string, err error) 
 		}
 		j.broken[t.ID] = result.Trial{
 			ID: t.ID, Config: t.Config, Point: t.Point, Repeat: t.Repeat, Start: start, Seed: t.Seed,
-			Outcome: outcome, Error: j.folder.within(err), Verdict: result.Error,
+			Outcome: outcome, Error: r.sentence(j, err), Verdict: result.Error,
 		}
 	}
+}
+
+// sentence is an error as one line for a document: what the engine said in it is redacted, and paths in it begin at the
+// experiment's folder.
+func (r *Runner) sentence(j *job, err error) string {
+	return oneLine(r.Redact.String(strings.ReplaceAll(err.Error(), j.folder.dir+string(filepath.Separator), "")))
 }
 
 // finish judges and files one experiment.
@@ -216,7 +227,7 @@ func (r *Runner) finish(ctx context.Context, j *job, p *plan.Plan, stop error) (
 	if ctx.Err() != nil {
 		run.Verdict, run.Reason = result.Inconclusive, fmt.Sprintf("interrupted: %d of %d trials are measured; run it again to go on", measured(run), len(run.Trials))
 	} else if stop != nil && measured(run) < len(run.Trials) {
-		run.Verdict, run.Reason = result.Error, j.folder.within(stop)
+		run.Verdict, run.Reason = result.Error, r.sentence(j, stop)
 	}
 	complete := measured(run) == len(run.Trials)
 	if err := r.file(j, run); err != nil {

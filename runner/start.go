@@ -50,9 +50,9 @@ func (r *Runner) start(ctx context.Context, s plan.Start, jobs map[string]*job) 
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
-			markBroken(s.Trials, jobs, s.ID, errInterrupted)
+			r.markBroken(s.Trials, jobs, s.ID, errInterrupted)
 		default:
-			markBroken(s.Trials, jobs, s.ID, err)
+			r.markBroken(s.Trials, jobs, s.ID, err)
 		}
 	}()
 	eng, ok := r.Engine(s.Engine)
@@ -70,18 +70,18 @@ func (r *Runner) start(ctx context.Context, s plan.Start, jobs map[string]*job) 
 		Engine: eng, Launch: launch, LogPath: logPath, ReadyTimeout: r.ReadyTimeout, OnLog: facts.line,
 	})
 	if err != nil {
-		doc.Error = owner(s, jobs).folder.within(err)
+		doc.Error = r.sentence(owner(s, jobs), err)
 		r.Observer.Event(Event{Kind: StartFailed, Start: &s, Message: oneLine(err.Error())})
-		doc.Facts = facts.all()
+		doc.Facts = facts.all(r.Redact)
 		return also(err, r.saveStart(doc, s, jobs, logPath))
 	}
 	doc.Argv = r.argv(eng, launch, server)
 	l := &live{start: s, eng: eng, server: server, log: facts, doc: doc}
 	defer func() {
 		stopErr := r.stop(ctx, l)
-		l.doc.Facts = facts.all()
+		l.doc.Facts = facts.all(r.Redact)
 		if err != nil {
-			l.doc.Error = owner(s, jobs).folder.within(err)
+			l.doc.Error = r.sentence(owner(s, jobs), err)
 		}
 		err = also(also(err, stopErr), r.saveStart(l.doc, s, jobs, logPath))
 	}()
@@ -148,9 +148,10 @@ func (r *Runner) identify(ctx context.Context, l *live, launch engine.Launch, jo
 		}
 		l.doc.Differs = append(l.doc.Differs, differences(l.start.Flags, l.doc.Effective)...)
 		for k, v := range l.doc.Effective {
-			if text, ok := v.(string); ok {
-				l.doc.Effective[k] = r.Redact.String(text) // a path of this machine, such as the tokenizer's
-			}
+			l.doc.Effective[k] = r.clean(v)
+		}
+		for i := range l.doc.Differs {
+			l.doc.Differs[i].Effective = r.clean(l.doc.Differs[i].Effective)
 		}
 		safe, err := r.Redact.JSON(info)
 		if err != nil {
@@ -172,6 +173,24 @@ func (r *Runner) identify(ctx context.Context, l *live, launch engine.Launch, jo
 		return fmt.Errorf("first completion of %s: %w", l.eng.Name(), err)
 	}
 	return nil
+}
+
+// clean redacts every text in a JSON-like value: what an engine reports names folders of this machine, and may repeat
+// what it was given.
+func (r *Runner) clean(v any) any {
+	switch x := v.(type) {
+	case string:
+		return r.Redact.String(x)
+	case []any:
+		for i := range x {
+			x[i] = r.clean(x[i])
+		}
+	case map[string]any:
+		for k := range x {
+			x[k] = r.clean(x[k])
+		}
+	}
+	return v
 }
 
 // stop ends the engine, also when ctx is over.

@@ -103,16 +103,7 @@ func failedCheck(checks []result.Check) string {
 }
 
 func sides(a result.Agreement) string {
-	show := func(v *float64) string {
-		switch {
-		case v == nil:
-			return "–"
-		case strings.HasPrefix(a.What, "mean "):
-			return result.Seconds(*v)
-		}
-		return fmt.Sprintf("%.0f", *v)
-	}
-	return fmt.Sprintf("%s: %s and %s (%s)", a.What, show(a.Client), show(a.Server), a.Limit)
+	return fmt.Sprintf("%s: %s and %s (%s)", a.What, a.Side(a.Client), a.Side(a.Server), a.Limit)
 }
 
 func tooManyErrors(c *result.Client) string {

@@ -3,6 +3,7 @@ package result
 import (
 	"math"
 	"strconv"
+	"strings"
 )
 
 // Number writes a measured number for people, with three significant digits: 0.390, 4.20, 38.4, 3630. Zero is "0"; a
@@ -25,6 +26,18 @@ func Number(v float64) string {
 		return strconv.FormatFloat(v, 'e', 2, 64)
 	}
 	return strconv.FormatFloat(rounded, 'f', max(0, 2-magnitude), 64)
+}
+
+// Side writes one side's value of a reconciled quantity: a time for the mean ones, a count for all others, – for one
+// that was not reported.
+func (a Agreement) Side(v *float64) string {
+	switch {
+	case v == nil:
+		return "–"
+	case strings.HasPrefix(a.What, "mean "):
+		return Seconds(*v)
+	}
+	return strconv.FormatFloat(*v, 'f', 0, 64)
 }
 
 // Seconds writes a measured time for people: 12.3 µs, 48.2 ms, 4.20 s.

@@ -95,16 +95,7 @@ func agreement(in trial) *finding {
 }
 
 func sides(a result.Agreement) string {
-	show := func(v *float64) string {
-		switch {
-		case v == nil:
-			return "–"
-		case strings.HasPrefix(a.What, "mean "):
-			return result.Seconds(*v)
-		}
-		return fmt.Sprintf("%.0f", *v)
-	}
-	return fmt.Sprintf("%s: client %s, server %s", a.What, show(a.Client), show(a.Server))
+	return fmt.Sprintf("%s: client %s, server %s", a.What, a.Side(a.Client), a.Side(a.Server))
 }
 
 // running compares the engine's gauge with the client's count, both over the whole window (t0, t1]. The scrape at t1

@@ -160,16 +160,6 @@ func Options(run *result.Run, t *result.Trial) steady.Options {
 	return o
 }
 
-// First is the first check that failed and makes the numbers not believable; nil = there is none.
-func First(checks []result.Check) *result.Check {
-	for i := range checks {
-		if checks[i].Invalid() {
-			return &checks[i]
-		}
-	}
-	return nil
-}
-
 func okay(format string, args ...any) *finding {
 	return &finding{status: result.CheckOK, measured: fmt.Sprintf(format, args...)}
 }

@@ -350,7 +350,6 @@ func TestEngineKilledInWindow(t *testing.T) {
 	s.completes(kept)
 }
 
-// An engine that stops answering without ending is ended by the requests' timeout; its trial has errors, not numbers.
 func TestSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(unix.SignalName(sig), func(t *testing.T) {
@@ -450,7 +449,7 @@ func TestDiskFull(t *testing.T) {
 		t.Skipf("needs the right to mount a small tmpfs: %v", err)
 	}
 	t.Cleanup(func() { unix.Unmount(small, unix.MNT_DETACH) })
-	cmd, wait := s.start(nil)
+	_, wait := s.start(nil)
 	s.awaitTrials(1)
 	filler := filepath.Join(small, "filler")
 	f, err := os.Create(filler)
@@ -463,7 +462,6 @@ func TestDiskFull(t *testing.T) {
 		}
 	}
 	f.Close()
-	_ = cmd
 	got := wait()
 	wantCode(t, got, 4, "no space left on device")
 	kept := s.finishedTrials()
@@ -479,4 +477,42 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.completes(kept)
+}
+
+// An engine may repeat a secret of its environment in its last words. They are shown and stored, the secret is not.
+func TestSecretInTheEnginesWords(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	const secret = "planted-secret-4711"
+	engine := s.write("engine.sh", "#!/bin/sh\necho \"RuntimeError: cannot log in with $HF_TOKEN\" >&2\nexit 1\n")
+	if err := os.Chmod(engine, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	real := strings.Replace(experiment, "  name: sim\n", "  name: vllm\n", 1)
+	s.write("kill.yaml", strings.Replace(real, "  sim: {profile: laptop, speed: 20}\n", "", 1))
+	got := s.run([]string{"HF_TOKEN=" + secret}, "--engine-bin", engine)
+	wantCode(t, got, 4, "RuntimeError: cannot log in with")
+	if strings.Contains(got.stdout+got.stderr, secret) {
+		t.Errorf("the secret is printed:\n%s\n%s", got.stdout, got.stderr)
+	}
+	files := 0
+	err := filepath.WalkDir(s.folder(), func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == "journal":
+			return filepath.SkipDir // git-ignored: the engine wrote its log there itself
+		case d.IsDir():
+			return nil
+		}
+		files++
+		b, err := os.ReadFile(p)
+		if bytes.Contains(b, []byte(secret)) {
+			t.Errorf("the secret is in %s", p)
+		}
+		return err
+	})
+	if err != nil || files < 3 {
+		t.Errorf("looked at %d files: %v", files, err)
+	}
 }

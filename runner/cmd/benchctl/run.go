@@ -121,6 +121,9 @@ func (a *app) run(ctx context.Context, f *runFlags, args []string) error {
 	}
 	results, err := r.Run(ctx, p)
 	ui.Close()
+	if err != nil {
+		err = errors.New(r.Redact.String(err.Error())) // it may repeat what the engine said
+	}
 	return a.conclude(ctx, f, results, err)
 }
 
