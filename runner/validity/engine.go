@@ -70,6 +70,9 @@ func errorShare(in trial) *finding {
 // agreement repeats the table of both sides. In a simulation, a client that is slower than the engine's own clock says
 // is a busy machine; one that is quicker is impossible there too.
 func agreement(in trial) *finding {
+	if in.server.Restarted != nil && *in.server.Restarted {
+		return unknown("the engine's counters began anew inside the window")
+	}
 	var differ, silent []string
 	mild := in.run.Simulated
 	for _, a := range in.t.Agree {
@@ -99,7 +102,9 @@ func sides(a result.Agreement) string {
 }
 
 // running compares the engine's gauge with the client's count, both over the whole window (t0, t1]. The scrape at t1
-// finds an idle engine by construction; what is before it is sampled once a second.
+// finds an idle engine by construction; what is before it is sampled once a second. More running than were sent is
+// somebody else's load. Fewer is the engine's own doing where its time of a request, from arrival to end, is known: then
+// agreement has compared it with the client's, and what the scheduler does not run is in the engine's queue or front end.
 func running(in trial) *finding {
 	if in.t.Point.Concurrency == 0 {
 		return nil // requests of an open loop may wait: that is what it is to show
@@ -117,7 +122,28 @@ func running(in trial) *finding {
 	mean := *server * (inside + 1) / inside
 	off := mean / *client - 1
 	text := fmt.Sprintf("%s running, %s in flight (%s)", result.Number(mean), result.Number(*client), signed(off))
-	return limited(math.Abs(off), maxOffLoad, text, "")
+	f := limited(math.Abs(off), maxOffLoad, text, "")
+	if off >= -maxOffLoad {
+		return f
+	}
+	f.mild = in.server.MeanE2E != nil
+	f.fix = "raise max-num-seqs or the KV cache, or lower the concurrency, unless this is what is to be shown"
+	if share, ok := queueShare(in.server); ok {
+		f.measured += fmt.Sprintf("; %s of a request's time is in the engine's queue", result.Percent(share))
+		if share < maxOffLoad && f.mild {
+			f.measured += ", the rest outside its scheduler"
+			f.fix = "give the engine's API server more CPU (more cores, or api-server-count), unless this is what is to be shown"
+		}
+	}
+	return f
+}
+
+// queueShare is the part of the engine's own time of a request that it waited to be scheduled.
+func queueShare(s result.Server) (share float64, ok bool) {
+	if s.MeanQueue == nil || s.MeanE2E == nil || *s.MeanE2E <= 0 {
+		return 0, false
+	}
+	return *s.MeanQueue / *s.MeanE2E, true
 }
 
 // cacheState compares hits with the prompt tokens of the window. (Queries count repeated attempts before vLLM 0.26.1.)

@@ -149,6 +149,33 @@ func TestPlantedFaults(t *testing.T) {
 	}, nil)
 }
 
+// Fewer running than in flight is a finding about the engine where it times its requests itself; more is others' load.
+func TestRunning(t *testing.T) {
+	f := func(running, e2e, queue float64, wantInvalid, wantWarned, wantText string) {
+		t.Helper()
+		p := healthy()
+		p.summarise()
+		s := p.run.Trials[0].Server
+		s.MeanRunning, s.MeanQueue = &running, &queue
+		if e2e > 0 {
+			s.MeanE2E = &e2e
+		}
+		invalid, warned := p.check(t)
+		if invalid != wantInvalid || warned != wantWarned {
+			t.Errorf("%g running: invalid by %q, warned by %q", running, invalid, warned)
+		}
+		for _, c := range p.run.Trials[0].Checks {
+			if c.Name == "running" && !strings.Contains(c.Measured, wantText) {
+				t.Errorf("%g running: %q does not say %q", running, c.Measured, wantText)
+			}
+		}
+	}
+	f(2, 0, 0, "running", "", "2.07 running")
+	f(2, 0.1, 0, "", "running", "outside its scheduler")
+	f(2, 0.1, 0.04, "", "running", "40.0 % of a request's time is in the engine's queue")
+	f(6, 0.1, 0, "running", "", "6.20 running")
+}
+
 // slow stretches the requests [from, to) in time, in the order of each place.
 func (p *planted) slow(from, to int, factor float64) {
 	end := map[int]int64{}

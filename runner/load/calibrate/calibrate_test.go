@@ -35,7 +35,7 @@ func TestRun(t *testing.T) {
 				t.Errorf("in process %v: %+v", inProcess, m)
 			}
 		}
-		if m := res.Machine; m.CPUPerRead <= 0 || m.SleepLate50 <= 0 || m.SleepLate99 < m.SleepLate50 {
+		if m := res.Machine; m.CPUPerRead <= 0 || m.SleepLate50 <= 0 || m.SleepLate99 < m.SleepLate50 || m.SleepBusy99 <= 0 {
 			t.Errorf("%+v", m)
 		}
 		if res.Spread.Events != 80 || res.Spread.Mode != "spread" || res.Step.Mode != "step" || len(res.Levels) == 0 {
@@ -120,6 +120,20 @@ func TestTable(t *testing.T) {
 	for _, x := range bad.Targets() {
 		if x.OK {
 			t.Errorf("%+v", x)
+		}
+	}
+	slow := good
+	slow.Machine = Machine{CPUPerRead: 24e-6, SleepBusy99: 300e-6}
+	slow.Spread.CPUPerEvent, slow.LatenessP99 = 28.9e-6, 799e-6
+	for _, x := range slow.Targets() {
+		if !x.OK {
+			t.Errorf("on a slow machine: %+v", x)
+		}
+	}
+	slow.Spread.CPUPerEvent, slow.LatenessP99 = 29.1e-6, 801e-6
+	for i, x := range slow.Targets() {
+		if (i == 2 || i == 3) == x.OK {
+			t.Errorf("on a slow machine: %+v", x)
 		}
 	}
 	for _, want := range []string{"0.050 ms", "9.9 µs", "40.0 KB", "60000", "256 streams × 10 ms", "yes"} {

@@ -23,9 +23,11 @@ type Machine struct {
 	CPUPerRead  float64 `json:"cpu_seconds_per_read"`       // one token read from a bare TCP connection, at the load of Spread
 	SleepLate50 float64 `json:"sleep_lateness_p50_seconds"` // a thread that sleeps 1 ms in the kernel, with nothing else to do
 	SleepLate99 float64 `json:"sleep_lateness_p99_seconds"` //
+	// SleepBusy99 is the same while the connections of CPUPerRead are read: what the kernel's timer is late by at this load.
+	SleepBusy99 float64 `json:"sleep_lateness_busy_p99_seconds"`
 }
 
-// machineTime is the length of each of the two parts.
+// machineTime is the length of each of the three parts.
 const machineTime = 1500 * time.Millisecond
 
 func machine(ctx context.Context, o Options, url string) (Machine, error) {
@@ -33,7 +35,16 @@ func machine(ctx context.Context, o Options, url string) (Machine, error) {
 	m.SleepLate50, m.SleepLate99 = sleepLateness(min(machineTime, o.Duration))
 	c := Client{URL: url, Mode: stub.Spread, Streams: o.Streams, Interval: o.Interval, Tokens: tokens(min(machineTime, o.Duration), o.Interval)}
 	var err error
-	m.CPUPerRead, err = c.bare(ctx)
+	if m.CPUPerRead, err = c.bare(ctx); err != nil {
+		return m, err
+	}
+	late := make(chan float64)
+	go func() {
+		_, p99 := sleepLateness(min(machineTime, o.Duration) * 8 / 10) // ends before the streams do
+		late <- p99
+	}()
+	_, err = c.bare(ctx)
+	m.SleepBusy99 = <-late
 	return m, err
 }
 

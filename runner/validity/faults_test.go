@@ -1,0 +1,427 @@
+package validity
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"h100-inference-control-plane/runner/engine"
+	engsim "h100-inference-control-plane/runner/engine/sim"
+	"h100-inference-control-plane/runner/judge"
+	"h100-inference-control-plane/runner/load"
+	"h100-inference-control-plane/runner/measure"
+	"h100-inference-control-plane/runner/openai"
+	"h100-inference-control-plane/runner/record"
+	"h100-inference-control-plane/runner/result"
+	"h100-inference-control-plane/runner/sim"
+	"h100-inference-control-plane/runner/sim/model"
+	"h100-inference-control-plane/runner/spec"
+	"h100-inference-control-plane/runner/workload"
+)
+
+// The ways in which a fault is shown.
+const (
+	virtual   = "virtual time"         // the step model without sockets: every check counts
+	inProcess = "server, load, scrape" // for real, over HTTP: checks of how long things take are not looked at, unless the fault is one
+	noTrial   = "no trial"             // the start fails or the engine dies: there are no numbers to doubt
+	outside   = "outside the window"   // nothing in a window changes
+)
+
+// faultRow is one fault, how it is shown, and the one check that it must trip; "" = none.
+type faultRow struct{ fault, how, check, why string }
+
+func faultRows() []faultRow {
+	return []faultRow{
+		{"crash-at-start", noTrial, "", "the start fails with the log's reason; its trials are ERROR"},
+		{"hang-at-start", noTrial, "", "the start fails at its time limit; its trials are ERROR"},
+		{"slow-start=1s", outside, "", "only the start is longer"},
+		{"cold-start", outside, "", "only the start is longer"},
+		{"wrong-effective=enforce-eager=true", inProcess, "effective", ""},
+		{"ignore-term", outside, "", "the engine is killed after the trial"},
+		{"die-after=200", noTrial, "", "the trial is ERROR, with the engine's last words"},
+		{"die-hard-after=200", noTrial, "", "the trial is ERROR"},
+		{"hang-after=300", inProcess, "errors", "requests end at their time limit"},
+		{"restart=300", inProcess, "restart", "counts of the two sides cannot be compared then"},
+		{"throttle=2@2000", virtual, "drift", "the second half is slower"},
+		{"throttle=2", virtual, "", "slow from the start on: nothing inside one start tells; the GPU's clocks would"},
+		{"jit-in-window=20", inProcess, "compiled", ""},
+		{"http-500=0.3", inProcess, "errors", ""},
+		{"error-mid-stream=0.3", inProcess, "errors", ""},
+		{"truncate=0.3", inProcess, "errors", ""},
+		{"empty-usage", inProcess, "usage", "tokens are not counted any other way"},
+		{"coalesce=3", inProcess, "chunks", "warns only: TTFT, TPOT and throughput do not count chunks"},
+		{"keep-alive=2", inProcess, "", "comments are no events"},
+		{"clock-drift=10", inProcess, "agreement", "the engine's times are longer than the client's"},
+		{"slow-metrics=20ms", inProcess, "", "scrapes at the edges find an idle engine, however long they take"},
+	}
+}
+
+// TestFaults: a planted fault trips its check and no other one that invalidates.
+func TestFaults(t *testing.T) {
+	rows := faultRows()
+	covered := map[string]bool{}
+	for _, r := range rows {
+		name, _, _ := strings.Cut(r.fault, "=")
+		covered[name] = true
+		t.Run(r.fault, func(t *testing.T) { r.show(t) })
+	}
+	for _, f := range sim.Faults() {
+		if name, _, _ := strings.Cut(f.Name, "="); !covered[name] {
+			t.Errorf("the fault %s is not in the table", f.Name)
+		}
+	}
+	golden(t, "faults.md", faultsPage(rows))
+}
+
+func (r faultRow) show(t *testing.T) {
+	switch r.how {
+	case virtual:
+		run := simulate(t, r.fault)
+		trips(t, run.Trials[0].Checks, r.check, func(string) bool { return true })
+	case inProcess:
+		run := serve(t, r.fault)
+		timed := map[string]bool{}
+		for _, c := range trialChecks() {
+			timed[c.name] = c.timed
+		}
+		trips(t, run.Trials[0].Checks, r.check, func(name string) bool { return !timed[name] || name == r.check })
+	default:
+		if _, err := sim.NewServer(sim.Config{Model: "m", Faults: []string{r.fault}}); err != nil {
+			t.Errorf("the simulated engine does not know it: %v", err)
+		}
+	}
+}
+
+// trips wants the check want to have failed, and no other one that invalidates, among those that count.
+func trips(t *testing.T, checks []result.Check, want string, counts func(name string) bool) {
+	t.Helper()
+	if len(checks) == 0 {
+		t.Fatal("no check was made")
+	}
+	found := want == ""
+	for _, c := range checks {
+		switch {
+		case !counts(c.Name):
+		case c.Name == want && c.Status == result.CheckFailed:
+			found = true
+			if c.Invalidates != (c.Name != "chunks") {
+				t.Errorf("%s invalidates: %v", c.Name, c.Invalidates)
+			}
+		case c.Invalid():
+			t.Errorf("%s fails: %s", c.Name, c.Measured)
+		}
+	}
+	if !found {
+		t.Errorf("%s does not fail: %+v", want, checks)
+	}
+}
+
+// faultsPage is docs/reference/faults.md. It has no measured numbers, so that it is the same on every machine.
+func faultsPage(rows []faultRow) []byte {
+	var b strings.Builder
+	b.WriteString("<!-- generated by runner/validity's TestFaults; BENCH_UPDATE=1 go test ./runner/validity rewrites it -->\n# Faults and the checks that they trip\n\n")
+	b.WriteString("`benchctl sim --fault FAULT` breaks the simulated engine on purpose. A test plants each fault and wants exactly the named [check](checks.md) to fail,\nand no other that makes numbers not believable. *Virtual time*: the step model without sockets, all checks. *Server, load, scrape*: over HTTP in\none process, without the checks of how long things take, which a busy machine can fail, unless the fault is one of those.\n\n")
+	b.WriteString("| fault | what it does | shown in | trips | |\n|---|---|---|---|---|\n")
+	help := map[string]string{}
+	for _, f := range sim.Faults() {
+		name, _, _ := strings.Cut(f.Name, "=")
+		help[name] = f.Help
+	}
+	for _, r := range rows {
+		name, _, _ := strings.Cut(r.fault, "=")
+		check := "none"
+		if r.check != "" {
+			check = "`" + r.check + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", r.fault, help[name], r.how, check, r.why)
+	}
+	return []byte(b.String())
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("..", "..", "docs", "reference", name)
+	if os.Getenv("BENCH_UPDATE") != "" {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (BENCH_UPDATE=1 writes it)", err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is stale: BENCH_UPDATE=1 go test ./runner/validity rewrites it", path)
+	}
+}
+
+func TestReferenceGolden(t *testing.T) { golden(t, "checks.md", Reference()) }
+
+const (
+	answers = 40
+	tokens  = 12
+)
+
+// document is a run of one trial around what was measured.
+func document(recs []record.Record, c *result.Client, s *result.Server, config, effective []engine.Flag) (*result.Run, *result.Trial) {
+	start := result.Start{ID: "s01", Config: "a", Attempt: 1, Version: "0.25.1", Log: "server_a_1.log", Effective: map[string]any{"block-size": 16.0}}
+	for _, f := range effective {
+		start.Effective[f.Name] = f.Value
+	}
+	for _, f := range config {
+		if v, ok := start.Effective[f.Name]; ok && v != f.Value {
+			start.Differs = append(start.Differs, result.Difference{Flag: f.Name, Requested: f.Value, Effective: v})
+		}
+	}
+	run := &result.Run{
+		Schema: result.Schema, Simulated: true, Starts: []result.Start{start},
+		Experiment: &spec.Experiment{Name: "x", Engine: spec.Engine{Name: "sim", Version: "0.25.1"}, Configs: []spec.Config{{Name: "a", Flags: config}}, Starts: 3,
+			Workload: workload.Workload{API: workload.Chat, Random: &workload.Random{Tokens: 12}, Output: workload.Output{Tokens: tokens, Exact: true}, Cache: workload.Warm},
+			Load:     spec.LoadLevels{Closed: &spec.Closed{Concurrency: []int{places}, Requests: len(recs)}, Warmup: spec.WarmupAuto}},
+		Trials: []result.Trial{{ID: "a-c4-1", Config: "a", Point: spec.Point{Concurrency: places}, Repeat: 1, Start: "s01", Attempt: 1, Outcome: result.Measured,
+			Client: c, Server: s, Agree: judge.Agreement(c, s), Prompts: &result.Prompts{Distinct: len(recs)},
+			Window: &result.Window{Seconds: 5}, Load: &result.LoadHealth{CPU: ptr(0.1), SchedP99: ptr(1e-4)}}},
+	}
+	return run, &run.Trials[0]
+}
+
+func fill(t *testing.T, run *result.Run, recs []record.Record) {
+	t.Helper()
+	if err := Fill(run, func(string) ([]record.Record, error) { return recs, nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func exact(int32) int { return tokens }
+
+// simulate is a trial in virtual time, as a client without any error of its own would have measured it.
+func simulate(t *testing.T, faults ...string) *result.Run {
+	t.Helper()
+	recs := virtualRecords(t, 400, faults...)
+	c := result.Summarise(recs, result.SummaryOptions{Exact: exact})
+	s := &result.Server{Requests: ptr(float64(c.Succeeded)), PromptTokens: ptr(float64(*c.PromptTokens)), OutputTokens: ptr(float64(*c.OutputTokens)),
+		PrefixHits: ptr(0.0), Preemptions: ptr(0.0), MeanTTFT: &c.TTFT.Mean, MeanE2E: &c.E2E.Mean, MeanRunning: ptr(4.0), Restarted: ptr(false)}
+	run, _ := document(recs, c, s, nil, nil)
+	fill(t, run, recs)
+	return run
+}
+
+// virtualRecords understands throttle only.
+func virtualRecords(t *testing.T, n int, faults ...string) []record.Record {
+	t.Helper()
+	p, err := model.LoadProfile("laptop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := model.New(model.Config{Profile: p, ChunkedPrefill: true, Warm: true, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := int64(math.MaxInt64)
+	for _, f := range faults {
+		switch f {
+		case "throttle=2":
+			after = -1
+		case "throttle=2@2000":
+			after = 2000
+		default:
+			t.Fatalf("no virtual form of %s", f)
+		}
+	}
+	var out []*model.Seq
+	send := func() {
+		prompt := make([]int32, 12)
+		for k := range prompt {
+			prompt[k] = int32(31*len(out) + 7*k + 3)
+		}
+		s, err := e.Submit(e.Now(), model.Request{Tokens: prompt, MaxTokens: tokens, IgnoreEOS: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, s)
+	}
+	for range places {
+		send()
+	}
+	for {
+		if e.Counters().Generated > after {
+			e.Slow(2)
+		}
+		st, ok := e.Step()
+		if !ok {
+			break
+		}
+		ended := 0
+		for _, tk := range st.Tokens {
+			if tk.Finish != model.Unfinished {
+				ended++
+			}
+		}
+		for range min(ended, n-len(out)) {
+			send()
+		}
+	}
+	recs := make([]record.Record, len(out))
+	for i, s := range out {
+		us := func(d time.Duration) int64 { return d.Microseconds() }
+		recs[i] = record.Record{Index: int32(i), Scheduled: us(s.Arrival), Sent: us(s.Arrival), FirstByte: us(s.First), FirstToken: us(s.First), FirstContent: us(s.First),
+			LastToken: us(s.Last), End: us(s.Last), PromptTokens: 12, OutputTokens: int32(s.Emitted), CachedTokens: -1, Events: int32(s.Emitted), Status: 200, Finish: "length", Class: "12"}
+	}
+	return recs
+}
+
+// logLines collects the kernels that the engine's log names.
+type logLines struct {
+	mu      sync.Mutex
+	kernels []string
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(string(p)) {
+		if f, ok := (engsim.Engine{}).LogLine(strings.TrimRight(line, "\n")); ok && f.Kind == engine.FactJIT {
+			l.kernels = append(l.kernels, f.Text)
+		}
+	}
+	return len(p), nil
+}
+
+func (l *logLines) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.kernels
+	l.kernels = nil
+	return out
+}
+
+// serve is a trial over HTTP against a simulated engine in this process, with a warm-up, between two scrapes.
+func serve(t *testing.T, faults ...string) *result.Run {
+	t.Helper()
+	log, eng := &logLines{}, engsim.Engine{}
+	s, err := sim.NewServer(sim.Config{Model: "m", Speed: 5, Faults: faults, Seed: 1, Log: log, Flags: map[string]any{"max-model-len": int64(2048), "enforce-eager": false}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	web := httptest.NewServer(s.Handler())
+	t.Cleanup(func() {
+		s.Close()
+		web.Close()
+	})
+	client := &openai.Client{BaseURL: web.URL, Endpoints: eng.Endpoints(), HTTP: &http.Client{}}
+	w := workload.Workload{API: workload.Chat, Random: &workload.Random{Tokens: 12}, Output: workload.Output{Tokens: tokens, Exact: true}, Cache: workload.Warm}
+	warm, err := workload.Warmup(w, 1, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := time.Minute
+	if strings.HasPrefix(strings.Join(faults, ","), "hang-after") {
+		limit = 200 * time.Millisecond
+	}
+	offer(t, web.URL, warm, limit)
+	log.take()
+	reqs, err := workload.Generate(w, 1, answers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	win := measure.NewWindow(client.Metrics, eng.Series())
+	if err := win.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	res := offer(t, web.URL, reqs, limit)
+	scrapes, err := win.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := client.ServerInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, err := eng.Effective(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var effective []engine.Flag
+	for name, v := range settings {
+		effective = append(effective, engine.Flag{Name: name, Value: v})
+	}
+	c := result.Summarise(res.Records, result.SummaryOptions{Exact: exact})
+	kernels := log.take()
+	server := counted(scrapes)
+	server.JIT, server.JITKernels = len(kernels), kernels
+	run, _ := document(res.Records, c, server, []engine.Flag{{Name: "enforce-eager", Value: false}}, effective)
+	fill(t, run, res.Records)
+	return run
+}
+
+func offer(t *testing.T, url string, reqs []workload.Request, limit time.Duration) *load.Result {
+	t.Helper()
+	o := load.Options{URL: url, Path: "/v1/chat/completions", Concurrency: places, Requests: reqs, Timeout: limit}
+	for _, q := range reqs {
+		b, err := openai.Body(workload.Chat, "m", q, openai.BodyOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Bodies = append(o.Bodies, b)
+	}
+	res, err := load.Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// counted reads the differences between the first and the last scrape, without a VictoriaMetrics in between.
+func counted(s *measure.Scrapes) *result.Server {
+	first, last := s.All[0], s.All[len(s.All)-1]
+	diff := func(name string) *float64 {
+		b, ok := last.Sum(name)
+		if !ok {
+			return nil
+		}
+		a, _ := first.Sum(name)
+		return ptr(b - a)
+	}
+	mean := func(name string) *float64 {
+		sum, n := diff(name+"_sum"), diff(name+"_count")
+		if sum == nil || n == nil || *n == 0 {
+			return nil
+		}
+		return ptr(*sum / *n)
+	}
+	a, _ := first.Sum("process_start_time_seconds")
+	b, ok := last.Sum("process_start_time_seconds")
+	out := &result.Server{
+		Requests: diff("vllm:request_success_total"), PromptTokens: diff("vllm:prompt_tokens_total"), OutputTokens: diff("vllm:generation_tokens_total"),
+		PrefixHits: diff("vllm:prefix_cache_hits_total"), Preemptions: diff("vllm:num_preemptions_total"),
+		MeanTTFT: mean("vllm:time_to_first_token_seconds"), MeanE2E: mean("vllm:e2e_request_latency_seconds"),
+	}
+	if ok {
+		out.Restarted = ptr(a != b)
+	}
+	return out
+}
+
+// TestHonest: without a fault nothing fails, in virtual time with all checks.
+func TestHonest(t *testing.T) {
+	for _, c := range simulate(t).Trials[0].Checks {
+		if c.Status == result.CheckFailed {
+			t.Errorf("%s fails: %s", c.Name, c.Measured)
+		}
+	}
+	trips(t, serve(t).Trials[0].Checks, "", func(name string) bool {
+		return slices.ContainsFunc(trialChecks(), func(c check[trial]) bool { return c.name == name && !c.timed })
+	})
+}
