@@ -70,7 +70,7 @@ func (j *job) outcome(t plan.Trial, start string) result.Trial {
 	}
 	return result.Trial{
 		ID: t.ID, Config: t.Config, Point: t.Point, Repeat: t.Repeat, Start: start, Seed: t.Seed,
-		Outcome: result.Missing, Error: "the run ended before this trial", Verdict: result.Error,
+		Outcome: result.Missing, Error: "the run ended before this trial", Verdict: result.Error, Confirms: t.Confirms,
 	}
 }
 

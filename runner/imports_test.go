@@ -38,14 +38,14 @@ var mayImport = map[string][]string{
 	"attribute":       {"stats"},
 	"stats/statstest": {"stats"},
 	// decisions
-	"spec":   {"arrival", "engine", "engine/flags", "query", "workload"},
+	"spec":   {"arrival", "attribute", "engine", "engine/flags", "query", "workload"},
 	"plan":   {"engine", "sim/model", "spec"},
-	"result": {"engine", "plan", "record", "spec", "stats"},
-	"judge":  {"engine", "result", "spec", "stats"},
+	"result": {"attribute", "engine", "plan", "record", "spec", "stats"},
+	"judge":  {"attribute", "engine", "plan", "result", "spec", "stats"},
 	// steady and validity: from records and documents to what may be believed
 	"steady":   {"record", "result", "stats"},
 	"validity": {"engine", "record", "result", "spec", "stats", "steady", "workload"},
-	"report":   {"engine", "metric", "plan", "record", "result", "spec", "stats"},
+	"report":   {"attribute", "engine", "judge", "metric", "plan", "record", "result", "spec", "stats"},
 	// effects
 	"child":                     {},
 	"host":                      {"result"},
@@ -63,6 +63,7 @@ var mayImport = map[string][]string{
 	"measure/measuretest":       {"measure"},
 	"sim":                       {"engine", "engine/flags", "sim/model"},
 	"sim/trial":                 {"sim/model"},
+	"sim/virtual":               {"arrival", "judge", "plan", "record", "result", "sim", "sim/model", "spec", "validity", "workload"},
 	// wiring
 	"": {"arrival", "engine", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "report", "result", "spec", "validity", "workload"},
 }

@@ -42,6 +42,8 @@ type Runner struct {
 	ReadyTimeout time.Duration
 	// ModelPath, when not empty, is the folder of the model's files, whatever the spec says.
 	ModelPath string
+	// NoConfirm fails a gate at once. Otherwise the cells of failed gates are measured again, once, before that.
+	NoConfirm bool
 	// Synthetic, when not empty, says why the weights are not the model's.
 	Synthetic string
 	Observer  Observer
@@ -79,6 +81,11 @@ func (r *Runner) Run(ctx context.Context, p *plan.Plan) ([]Result, error) {
 		}
 	}()
 	stop := r.starts(ctx, p, jobs)
+	if more := r.confirm(p, jobs); stop == nil && len(more.Starts) > len(p.Starts) {
+		p = more
+		r.Observer.Event(Event{Kind: Note, Message: "a gate failed; its cells are measured once more before that counts"})
+		stop = r.starts(ctx, p, jobs)
+	}
 	var out []Result
 	for _, j := range jobs {
 		res, err := r.finish(ctx, j, p, stop)
@@ -202,7 +209,7 @@ func (r *Runner) markBroken(ts []plan.Trial, jobs map[string]*job, start string,
 		}
 		j.broken[t.ID] = result.Trial{
 			ID: t.ID, Config: t.Config, Point: t.Point, Repeat: t.Repeat, Start: start, Seed: t.Seed,
-			Outcome: outcome, Error: r.sentence(j, err), Verdict: result.Error,
+			Outcome: outcome, Error: r.sentence(j, err), Verdict: result.Error, Confirms: t.Confirms,
 		}
 	}
 }
@@ -213,17 +220,50 @@ func (r *Runner) sentence(j *job, err error) string {
 	return oneLine(r.Redact.String(strings.ReplaceAll(err.Error(), j.folder.dir+string(filepath.Separator), "")))
 }
 
+// confirm is the plan with what must be measured again: the cells of gates that failed on what was measured. It is the
+// plan itself while anything of it is missing.
+func (r *Runner) confirm(p *plan.Plan, jobs []*job) *plan.Plan {
+	if r.NoConfirm {
+		return p
+	}
+	var cells []plan.Cell
+	for _, j := range jobs {
+		if j.done != nil {
+			continue
+		}
+		run, err := r.judge(j, p)
+		if err != nil || measured(run) < len(run.Trials) {
+			continue // finish says what is wrong
+		}
+		for _, g := range run.Gates {
+			if g.Gate && g.Verdict == result.Fail {
+				cells = append(cells, plan.Cell{Experiment: j.exp.Name, Config: g.Config, Point: g.Point})
+			}
+		}
+	}
+	return p.Confirm(cells)
+}
+
+// judge makes the document and draws every conclusion.
+func (r *Runner) judge(j *job, p *plan.Plan) (*result.Run, error) {
+	run := r.assemble(j, p)
+	if err := validity.Fill(run, j.folder.records); err != nil {
+		return run, err
+	}
+	run.Cells = result.Cells(run.Trials)
+	judge.Run(run)
+	return run, nil
+}
+
 // finish judges and files one experiment.
 func (r *Runner) finish(ctx context.Context, j *job, p *plan.Plan, stop error) (*Result, error) {
 	if j.done != nil {
 		return j.done, nil
 	}
-	run := r.assemble(j, p)
-	if err := validity.Fill(run, j.folder.records); err != nil {
+	run, err := r.judge(j, p)
+	if err != nil {
 		return &Result{Run: run, Dir: j.folder.dir}, err
 	}
-	run.Cells = result.Cells(run.Trials)
-	judge.Run(run)
 	if ctx.Err() != nil {
 		run.Verdict, run.Reason = result.Inconclusive, fmt.Sprintf("interrupted: %d of %d trials are measured; run it again to go on", measured(run), len(run.Trials))
 	} else if stop != nil && measured(run) < len(run.Trials) {

@@ -38,7 +38,7 @@ func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error
 	}
 	doc := result.Trial{
 		ID: t.ID, Config: t.Config, Point: t.Point, Repeat: t.Repeat, Start: l.start.ID, Attempt: l.doc.Attempt,
-		Outcome: result.Measured, Seed: t.Seed, Workload: workload.Hash(e.Workload, reqs),
+		Outcome: result.Measured, Seed: t.Seed, Confirms: t.Confirms, Workload: workload.Hash(e.Workload, reqs),
 		Prompts: &result.Prompts{Distinct: workload.Distinct(reqs)},
 	}
 	if err := r.warmup(ctx, l, t, e); err != nil {

@@ -3,6 +3,7 @@ package judge
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 
@@ -146,10 +147,12 @@ func orElse(s, other string) string {
 }
 
 // Run judges a run whose Experiment, Trials and Cells are filled: it sets the verdict and reason of every trial, the
-// verdict of every cell, Gates, and the run's Verdict and Reason. Judging twice is judging once.
+// verdict of every cell, Gates, Comparisons, Attributions, Findings, and the run's Verdict and Reason. Judging twice is judging once.
 //
 // A gate is one objective of one cell. Gates apply to every config but the comparison's baseline, which is shown and
-// never fails a run, and not to objectives that the file marks as no gates. A gate fails when any start fails it. The
+// never fails a run, not to the configs that attribution adds, and not to objectives that the file marks as no gates. A
+// gate fails when any start fails it and, where the cell was measured once more because of that, that start fails it too;
+// otherwise it is INCONCLUSIVE. The
 // run's verdict, in this order:
 //
 //   - ERROR: a planned trial was not measured. The same command goes on from there, so this comes before what the
@@ -168,15 +171,21 @@ func Run(run *result.Run) {
 		run.Cells[i].Verdict = cell(run, &run.Cells[i])
 	}
 	run.Verdict, run.Reason = conclude(run)
+	compareAll(run)
+	attributeAll(run)
+	run.Findings = findings(run)
 }
 
-// gates lists every objective of every cell, in the order of the cells.
+// gates lists every objective of every cell of the configs that the file names, in the order of the cells.
 func gates(run *result.Run) []result.Gate {
 	if run.Experiment == nil {
 		return nil
 	}
 	var out []result.Gate
 	for _, c := range run.Cells {
+		if derived(run, c.Config) {
+			continue
+		}
 		for _, s := range run.Experiment.SLO {
 			out = append(out, gate(run, s, &c))
 		}
@@ -189,6 +198,11 @@ func baseline(run *result.Run) string {
 		return ""
 	}
 	return run.Experiment.Compare.Baseline
+}
+
+// derived is true of a config that the file does not name. It explains others and is not judged itself.
+func derived(run *result.Run, config string) bool {
+	return run.Experiment != nil && run.Experiment.Derived(config) != nil
 }
 
 // trialsOf are the trials of a cell, measured or not.
@@ -210,7 +224,7 @@ func gate(run *result.Run, s spec.SLO, c *result.Cell) result.Gate {
 	} else {
 		g.Max = ptr(s.Max)
 	}
-	trials := trialsOf(run, c)
+	trials, again := split(trialsOf(run, c))
 	if len(trials) == 0 {
 		g.Verdict, g.Reason = result.Error, "no trial was planned"
 	}
@@ -228,7 +242,37 @@ func gate(run *result.Run, s spec.SLO, c *result.Cell) result.Gate {
 			g.Reason = why
 		}
 	}
+	if g.Verdict == result.Fail && len(again) > 0 {
+		confirm(&g, again[len(again)-1])
+	}
 	return g
+}
+
+// split separates the trials that confirm a failed gate.
+func split(trials []*result.Trial) (first, again []*result.Trial) {
+	for _, t := range trials {
+		if t.Confirms {
+			again = append(again, t)
+		} else {
+			first = append(first, t)
+		}
+	}
+	return first, again
+}
+
+// confirm lets a failed gate fail only when the cell, measured again, fails it too.
+func confirm(g *result.Gate, again *result.Trial) {
+	switch v, why, j := ofTrial(again, g.SLO); v {
+	case result.Fail:
+		worst(g, j)
+		g.Reason += "; measured again it failed again"
+	case result.Pass:
+		g.Verdict = result.Inconclusive
+		g.Reason += "; measured again it passed (" + again.ID + "), so starts differ more than the bound allows to tell"
+	default:
+		g.Verdict = result.Inconclusive
+		g.Reason += "; it could not be confirmed: " + orElse(why, string(v))
+	}
 }
 
 // ofTrial is one objective's verdict on one trial. A trial that cannot be believed has none.
@@ -292,8 +336,14 @@ func cell(run *result.Run, c *result.Cell) result.Verdict {
 	if len(trials) == 0 {
 		return result.Error
 	}
-	for _, t := range trials {
+	first, again := split(trials)
+	for _, t := range first {
 		raise(t.Verdict)
+	}
+	if v == result.Fail && len(again) > 0 && !slices.ContainsFunc(run.Gates, func(g result.Gate) bool {
+		return g.Config == c.Config && g.Point == c.Point && g.Gate && g.Verdict == result.Fail
+	}) {
+		return result.Inconclusive // no gate's failure was confirmed
 	}
 	return v
 }
@@ -349,7 +399,8 @@ func sortGates(run *result.Run) (failed, unclear []result.Gate, asked int) {
 func notMeasured(run *result.Run) []*result.Trial {
 	var out []*result.Trial
 	for i := range run.Trials {
-		if run.Trials[i].Verdict == result.Error {
+		t := &run.Trials[i]
+		if t.Verdict == result.Error && !(t.Outcome == result.Broken && derived(run, t.Config)) {
 			out = append(out, &run.Trials[i])
 		}
 	}
@@ -360,7 +411,7 @@ func notMeasured(run *result.Run) []*result.Trial {
 func doubtful(run *result.Run) []*result.Trial {
 	var out []*result.Trial
 	for i := range run.Trials {
-		if t := &run.Trials[i]; t.Verdict != result.Error && believe(t) != "" {
+		if t := &run.Trials[i]; t.Verdict != result.Error && !derived(run, t.Config) && believe(t) != "" {
 			out = append(out, t)
 		}
 	}

@@ -207,7 +207,7 @@ func trials(g *group, repeat int, seed uint64) []Trial {
 		}
 		for _, p := range points {
 			out = append(out, Trial{
-				ID:         fmt.Sprintf("%s-%s-%d", m.config, p, repeat),
+				ID:         trialID(m.config, p, repeat),
 				Experiment: m.exp.Name, Config: m.config, Point: p, Repeat: repeat,
 				Requests: requests(m.exp, p), Warmup: warmup(m.exp, p),
 				Seed:      trialSeed(seed, m.exp.Name, p, repeat),
@@ -216,6 +216,10 @@ func trials(g *group, repeat int, seed uint64) []Trial {
 		}
 	}
 	return out
+}
+
+func trialID(config string, p spec.Point, repeat int) string {
+	return fmt.Sprintf("%s-%s-%d", config, p, repeat)
 }
 
 // trialSeed is equal for all configs of a block, so that they are sent the same bytes, and fresh across blocks, so

@@ -88,8 +88,35 @@ func estimate(p *Plan) Estimate {
 			bases = append(bases, b)
 		}
 	}
+	e.Attribution = attributionCost(p)
 	e.EngineMinutes, e.StartMinutes, e.Basis = round(sum/60, 2), round(start/60, 2), strings.Join(bases, "; ")
 	return e
+}
+
+// attributionCost adds up the starts that measure nothing but configs of attribution.
+func attributionCost(p *Plan) *Share {
+	specs := map[string]*spec.Experiment{}
+	for _, x := range p.Experiments {
+		specs[x.Name] = x.Spec
+	}
+	var out Share
+	configs := map[string]bool{}
+	for _, s := range p.Starts {
+		only := true
+		for _, t := range s.Trials {
+			only = only && specs[t.Experiment].Derived(t.Config) != nil
+		}
+		if only && len(s.Trials) > 0 {
+			out.Starts++
+			out.EngineMinutes += s.EstimateS / 60
+			configs[fmt.Sprint(s.Labels)] = true
+		}
+	}
+	if out.Starts == 0 {
+		return nil
+	}
+	out.Configs, out.EngineMinutes = len(configs), round(out.EngineMinutes, 2)
+	return &out
 }
 
 func startSeconds(s Start) float64 {

@@ -53,7 +53,8 @@ type Trial struct {
 	Repeat     int        `json:"repeat"`
 	Requests   int        `json:"requests"`
 	Warmup     int        `json:"warmup"`
-	Seed       uint64     `json:"seed"` // of the workload: equal for all configs of a block, fresh across blocks
+	Seed       uint64     `json:"seed"`               // of the workload: equal for all configs of a block, fresh across blocks
+	Confirms   bool       `json:"confirms,omitempty"` // measures a cell once more because a gate of it failed
 	EstimateS  float64    `json:"estimate_seconds"`
 }
 
@@ -65,6 +66,15 @@ type Estimate struct {
 	Trials        int     `json:"trials"`
 	Requests      int     `json:"requests"`
 	Basis         string  `json:"basis"` // where the figures come from
+	// Attribution is the part that is measured only to split a change over flags; its starts are among Starts. Null = none.
+	Attribution *Share `json:"attribution,omitempty"`
+}
+
+// Share is a part of an estimate.
+type Share struct {
+	Configs       int     `json:"configs"`
+	Starts        int     `json:"starts"`
+	EngineMinutes float64 `json:"engine_minutes"`
 }
 
 // Warning is something a person should know before paying for the run.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"h100-inference-control-plane/runner/engine"
+	"h100-inference-control-plane/runner/judge"
 	"h100-inference-control-plane/runner/metric"
 	"h100-inference-control-plane/runner/result"
 	"h100-inference-control-plane/runner/spec"
@@ -43,11 +44,15 @@ func content(run *result.Run) []block {
 	for _, b := range banners(run) {
 		blocks = append(blocks, banner{b})
 	}
+	if len(run.Findings) > 0 {
+		blocks = append(blocks, list{run.Findings})
+	}
 	blocks = append(blocks, facts{about(run)})
 	blocks = append(blocks, results(run)...)
+	blocks = append(blocks, comparisons(run)...)
+	blocks = append(blocks, attributions(run)...)
 	blocks = append(blocks, validity(run)...)
 	blocks = append(blocks, objectives(run)...)
-	blocks = append(blocks, comparisons(run)...)
 	blocks = append(blocks, trouble(run)...)
 	blocks = append(blocks, reconciliation(run)...)
 	return append(blocks, closing(run)...)
@@ -80,8 +85,11 @@ func about(run *result.Run) [][2]string {
 	add("model", model)
 	add("engine", engineText(run))
 	for _, c := range e.Configs {
-		add("config "+c.Name, flags(c.Flags))
+		if c.Derived == nil {
+			add("config "+c.Name, flags(c.Flags))
+		}
 	}
+	add("in between", between(e))
 	add("prompts", prompts(e))
 	add("load", load(e.Load))
 	add("starts", fmt.Sprintf("%s per config, in this order: %s", plural(e.Starts, "engine start"), order(run.Plan.Order)))
@@ -246,13 +254,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// level names a load point for people.
-func level(p spec.Point) string {
-	if p.Concurrency > 0 {
-		return fmt.Sprintf("%d at once", p.Concurrency)
-	}
-	return fmt.Sprintf("%v req/s", p.Rate)
-}
+func level(p spec.Point) string { return judge.Level(p) }
 
 // A column is one number of a cell.
 type column struct {
@@ -297,12 +299,6 @@ func steady(c *result.Cell) bool { return complete(c.SteadyReqPerS) }
 // complete is true when every start has a value.
 func complete(m *result.Median) bool { return m != nil && !slices.Contains(m.Starts, nil) }
 
-// wallClock is a cell with the wall clock's throughput only.
-func wallClock(c result.Cell) *result.Cell {
-	c.SteadyReqPerS, c.SteadyOutPerS = nil, nil
-	return &c
-}
-
 func titles() []string {
 	var out []string
 	for _, c := range columns() {
@@ -333,7 +329,7 @@ func results(run *result.Run) []block {
 	t := table{head: slices.Concat([]string{"config", "load"}, titles(), []string{"errors", "verdict"}), left: 2, key: 2}
 	starts := table{head: slices.Concat([]string{"config", "load", "start"}, titles(), []string{"errors"}), left: 3, key: 3, folded: "Every start"}
 	several := false
-	for _, c := range cells(run) {
+	for _, c := range ownCells(run) {
 		row := []string{c.Config, level(c.Point)}
 		for _, col := range columns() {
 			row = append(row, value(col, col.of(&c)))
@@ -352,6 +348,19 @@ func results(run *result.Run) []block {
 		return append(blocks, starts)
 	}
 	return blocks
+}
+
+// ownCells are those of the configs that the file names, derivedCells the others.
+func ownCells(run *result.Run) []result.Cell {
+	return slices.DeleteFunc(cells(run), func(c result.Cell) bool { return derived(run, c.Config) })
+}
+
+func derivedCells(run *result.Run) []result.Cell {
+	return slices.DeleteFunc(cells(run), func(c result.Cell) bool { return !derived(run, c.Config) })
+}
+
+func derived(run *result.Run, config string) bool {
+	return run.Experiment != nil && run.Experiment.Derived(config) != nil
 }
 
 func value(col column, m *result.Median) string {
@@ -433,7 +442,7 @@ func notes(run *result.Run) []string {
 	var out []string
 	most := 0
 	noP99, noTPOT := false, false
-	for _, c := range cells(run) {
+	for _, c := range ownCells(run) {
 		most = max(most, c.Planned)
 		if len(c.Trials) < c.Planned {
 			out = append(out, fmt.Sprintf("%s, %s: %d of %s measured", c.Config, level(c.Point), len(c.Trials), plural(c.Planned, "start")))
@@ -464,7 +473,7 @@ func notes(run *result.Run) []string {
 func seedStyle(run *result.Run) []string {
 	var out []string
 	some, all := false, true
-	for _, c := range cells(run) {
+	for _, c := range ownCells(run) {
 		if len(c.Trials) == 0 {
 			continue
 		}
@@ -564,109 +573,4 @@ func gateVerdict(run *result.Run, g result.Gate) string {
 		return v + baselineMark
 	}
 	return v + " (no gate)"
-}
-
-// comparisons are ratios of medians: no interval, so no word about which is better.
-func comparisons(run *result.Run) []block {
-	var out []block
-	if c := comparisonOf(run); c != nil {
-		for _, candidate := range c.Candidates {
-			out = append(out, comparison(run, c.Baseline, candidate)...)
-		}
-	}
-	return out
-}
-
-func comparison(run *result.Run, base, candidate string) []block {
-	t := table{head: append([]string{"load"}, titles()...), left: 1, key: 1}
-	var open []string
-	starts := map[string]int{}
-	for _, b := range cells(run) {
-		c := find(run, candidate, b.Point)
-		if b.Config != base || c == nil {
-			continue
-		}
-		row := []string{level(b.Point)}
-		why := notComparable(run, &b, c)
-		if why != "" {
-			open = append(open, level(b.Point)+": no ratio, "+why)
-			continue
-		}
-		if steady(&b) != steady(c) || complete(b.SteadyOutPerS) != complete(c.SteadyOutPerS) {
-			b, c = *wallClock(b), wallClock(*c)
-		}
-		for _, col := range columns() {
-			row = append(row, ratio(col.of(c), col.of(&b)))
-		}
-		t.rows = append(t.rows, row)
-		starts[base], starts[candidate] = max(starts[base], len(b.Trials)), max(starts[candidate], len(c.Trials))
-	}
-	title := heading{candidate + " ÷ " + base}
-	switch {
-	case len(t.rows) == 0 && len(open) == 0:
-		return nil
-	case len(t.rows) == 0:
-		return []block{title, list{open}}
-	}
-	text := fmt.Sprintf("Each number is the median of %s divided by the median of %s. Medians only, no interval: %s of %s, %s of %s.",
-		candidate, base, plural(starts[candidate], "start"), candidate, plural(starts[base], "start"), base)
-	out := []block{title, para{text}, t}
-	if len(open) > 0 {
-		out = append(out, list{open})
-	}
-	return out
-}
-
-func find(run *result.Run, config string, p spec.Point) *result.Cell {
-	for i := range run.Cells {
-		if c := &run.Cells[i]; c.Config == config && c.Point == p {
-			return c
-		}
-	}
-	return nil
-}
-
-// notComparable says why two cells give no ratio, or "".
-func notComparable(run *result.Run, cells ...*result.Cell) string {
-	for _, c := range cells {
-		switch why := doubt(run, c); {
-		case len(c.Trials) == 0:
-			return c.Config + " was not measured"
-		case c.Verdict == result.Inconclusive && why != "":
-			return c.Config + " is INCONCLUSIVE, " + why
-		case c.Verdict == result.Inconclusive:
-			return c.Config + " is INCONCLUSIVE"
-		case why != "":
-			return c.Config + " cannot be believed, " + why
-		}
-	}
-	for _, check := range run.Checks {
-		if check.Invalid() {
-			return check.Title + " (" + check.Measured + ")"
-		}
-	}
-	return ""
-}
-
-// doubt names the first start of a cell whose numbers are not to be believed, and why.
-func doubt(run *result.Run, c *result.Cell) string {
-	for _, id := range c.Trials {
-		t := trial(run, id)
-		if t == nil {
-			continue
-		}
-		for _, check := range t.Checks {
-			if check.Invalid() {
-				return fmt.Sprintf("%s: %s (%s)", id, check.Title, check.Measured)
-			}
-		}
-	}
-	return ""
-}
-
-func ratio(a, b *result.Median) string {
-	if a == nil || b == nil || b.Value == 0 {
-		return none
-	}
-	return result.Number(a.Value/b.Value) + "×"
 }

@@ -9,9 +9,13 @@ import (
 
 // Markdown is the report for a pull request or a file: GitHub's Markdown, without links, images or HTML that comes from
 // the document.
-func Markdown(run *result.Run) []byte {
+func Markdown(run *result.Run) []byte { return asMarkdown(content(run)) }
+
+// AttributionMarkdown is the part of it that says which flag made the difference.
+func AttributionMarkdown(run *result.Run) []byte { return asMarkdown(attributed(run)) }
+
+func asMarkdown(blocks []block) []byte {
 	var out bytes.Buffer
-	blocks := content(run)
 	for i, b := range blocks {
 		if i > 0 {
 			out.WriteByte('\n')

@@ -11,8 +11,17 @@ import (
 // ANSI colours; without, the bytes are plain. Whatever is foreign in the document cannot move the cursor or begin a
 // command of a CI system.
 func Text(run *result.Run, width int, color bool) []byte {
+	return printed(content(run), width, color)
+}
+
+// AttributionText is the part of Text that says which flag made the difference.
+func AttributionText(run *result.Run, width int, color bool) []byte {
+	return printed(attributed(run), width, color)
+}
+
+func printed(blocks []block, width int, color bool) []byte {
 	p := printer{width: width, color: color}
-	for _, b := range content(run) {
+	for _, b := range blocks {
 		p.block(b)
 	}
 	return p.out.Bytes()

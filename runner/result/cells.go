@@ -10,13 +10,16 @@ import (
 
 // Cells puts trials together by config and load point: medians over the starts that were measured, with each start's
 // value beside them. Configs come in the order of their first trial, load points ascending, the trials of a cell by
-// repeat. It judges nothing: verdicts are left empty. trials are left alone.
+// repeat. Trials that confirm a failed gate are left out. It judges nothing: verdicts are left empty. trials are left alone.
 func Cells(trials []Trial) []Cell {
 	var cells []Cell
 	members := map[cellKey][]*Trial{}
 	order := map[string]int{}
 	for i := range trials {
 		t := &trials[i]
+		if t.Confirms {
+			continue
+		}
 		if _, seen := order[t.Config]; !seen {
 			order[t.Config] = len(order)
 		}

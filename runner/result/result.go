@@ -6,9 +6,11 @@ package result
 import (
 	"time"
 
+	"h100-inference-control-plane/runner/attribute"
 	"h100-inference-control-plane/runner/engine"
 	"h100-inference-control-plane/runner/plan"
 	"h100-inference-control-plane/runner/spec"
+	"h100-inference-control-plane/runner/stats"
 )
 
 // Schema is the version of the document. A folder of an older schema stays readable for ever.
@@ -46,9 +48,13 @@ type Run struct {
 	Trials     []Trial          `json:"trials"` // in the order in which they ran; planned but missing ones have Outcome "missing"
 	Cells      []Cell           `json:"cells"`
 	Gates      []Gate           `json:"gates"`
-	Checks     []Check          `json:"checks,omitempty"` // about the run as a whole; those of a trial are in it
-	Warnings   []plan.Warning   `json:"warnings,omitempty"`
-	Files      []File           `json:"files"` // every other file of the folder
+	// Findings are what the run says, in sentences, the most important first. They repeat what is below in numbers.
+	Findings     []string       `json:"findings,omitempty"`
+	Comparisons  []Comparison   `json:"comparisons,omitempty"`  // every candidate at every load point
+	Attributions []Attribution  `json:"attributions,omitempty"` // by candidate, load point and metric; empty unless asked for
+	Checks       []Check        `json:"checks,omitempty"`       // about the run as a whole; those of a trial are in it
+	Warnings     []plan.Warning `json:"warnings,omitempty"`
+	Files        []File         `json:"files"` // every other file of the folder
 }
 
 // Tool is the program that measured.
@@ -147,7 +153,8 @@ type Trial struct {
 	Outcome  Outcome     `json:"outcome"`
 	Error    string      `json:"error,omitempty"`
 	Seed     uint64      `json:"seed"`
-	Workload string      `json:"workload_sha256"` // of the request bytes
+	Confirms bool        `json:"confirms,omitempty"` // measured again because a gate failed; in no median and no comparison
+	Workload string      `json:"workload_sha256"`    // of the request bytes
 	Window   *Window     `json:"window"`
 	Client   *Client     `json:"client"`
 	Server   *Server     `json:"server"`
@@ -359,6 +366,40 @@ type Cell struct {
 type Median struct {
 	Value  float64    `json:"value"`
 	Starts []*float64 `json:"starts"`
+}
+
+// Comparison is a candidate against the baseline at one load point.
+type Comparison struct {
+	Baseline  string     `json:"baseline"`
+	Candidate string     `json:"candidate"`
+	Point     spec.Point `json:"load"`
+	Blocks    int        `json:"blocks"`        // interleaved blocks in which both were measured
+	Why       string     `json:"why,omitempty"` // why there is no number at all
+	Changes   []Change   `json:"changes,omitempty"`
+}
+
+// Change is candidate ÷ baseline of one number. Each block of starts gives a ratio; Ratio is their geometric mean.
+type Change struct {
+	Metric    string          `json:"metric"` // as docs/reference/metrics.md names it; of a distribution, its median
+	Better    stats.Direction `json:"better"`
+	Ratio     *float64        `json:"ratio"`      // null = not known
+	Interval  *stats.Interval `json:"interval"`   // of Ratio, from the blocks; null with fewer than three, or without any spread
+	P         *float64        `json:"p"`          // of no change, two-sided, this comparison alone
+	AdjustedP *float64        `json:"adjusted_p"` // Holm's, over all candidates and load points of this metric
+	Word      stats.Change    `json:"word,omitempty"`
+	Inert     bool            `json:"inert,omitempty"` // the whole interval lies inside the minimum effect
+	Why       string          `json:"why,omitempty"`   // why there is no interval, or no clear change in spite of it
+}
+
+// Attribution is the change of one number at one load point, split over the flags that differ.
+type Attribution struct {
+	Candidate string            `json:"candidate"`
+	Point     spec.Point        `json:"load"`
+	Metric    string            `json:"metric,omitempty"`
+	Better    stats.Direction   `json:"better,omitempty"`
+	Configs   []string          `json:"configs"`       // that were measured for it, the baseline first and the candidate last
+	Why       string            `json:"why,omitempty"` // why there is no result
+	Result    *attribute.Result `json:"result"`
 }
 
 // Gate is one SLO of one cell: what decided the verdict.

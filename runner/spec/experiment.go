@@ -61,7 +61,7 @@ func (p Point) String() string {
 // the unit in which a bound was written is left out.
 func (e *Experiment) CanonicalJSON() ([]byte, error) {
 	c := *e
-	c.Configs = slices.Clone(e.Configs)
+	c.Configs = e.Own()
 	slices.SortFunc(c.Configs, func(a, b Config) int { return strings.Compare(a.Name, b.Name) })
 	c.SLO = slices.Clone(e.SLO)
 	for i := range c.SLO {

@@ -103,7 +103,8 @@ type fileCompare struct {
 	Baseline      string   `json:"baseline" eg:"default" jsonschema_description:"A config."`
 	Candidates    []string `json:"candidates,omitempty" jsonschema:"minItems=1,maxItems=63,uniqueItems=true" eg:"[optimized]" jsonschema_description:"Configs; all others unless given."`
 	MinimumEffect *share   `json:"minimum_effect,omitempty" eg:"3%" jsonschema_description:"Smallest change that matters; 3% unless given."`
-	Attribute     *bool    `json:"attribute,omitempty" jsonschema:"default=false" eg:"true" jsonschema_description:"Split the change over the flags that differ."`
+	Attribute     *bool    `json:"attribute,omitempty" jsonschema:"default=false" eg:"true" jsonschema_description:"Split the change over the flags that differ: measures configs in between, see benchctl plan."`
+	Design        *string  `json:"design,omitempty" jsonschema:"enum=one-at-a-time,enum=full,default=one-at-a-time" eg:"full" jsonschema_description:"Which configs in between: each flag alone from both ends, or every combination (up to 5 flags)."`
 }
 
 type fileBudget struct {

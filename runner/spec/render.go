@@ -32,7 +32,7 @@ func (e *Experiment) YAML() ([]byte, error) {
 		{"description", orNothing(e.Description)},
 		{"model", block{{"name", e.Model.Name}, {"revision", orNothing(e.Model.Revision)}, {"path", orNothing(e.Model.Path)}}},
 		{"engine", engineBlock(e.Engine)},
-		{"configs", configsBlock(e.Configs)},
+		{"configs", configsBlock(e.Own())},
 		{"workload", e.workloadBlock()},
 		{"load", loadBlock(e.Load)},
 		{"starts", e.Starts},
@@ -40,7 +40,7 @@ func (e *Experiment) YAML() ([]byte, error) {
 	}
 	if c := e.Compare; c != nil {
 		doc = append(doc, pair{"compare", block{
-			{"baseline", c.Baseline}, {"candidates", anyList(c.Candidates)}, {"minimum_effect", c.MinimumEffect}, {"attribute", c.Attribute},
+			{"baseline", c.Baseline}, {"candidates", anyList(c.Candidates)}, {"minimum_effect", c.MinimumEffect}, {"attribute", c.Attribute}, {"design", designName(c)},
 		}})
 	}
 	if e.Budget != nil {
@@ -60,6 +60,13 @@ func orNothing(s string) any {
 		return nil
 	}
 	return s
+}
+
+func designName(c *Compare) any {
+	if !c.Full {
+		return nil
+	}
+	return fullDesign
 }
 
 func anyList[T any](in []T) any {

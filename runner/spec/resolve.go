@@ -19,6 +19,8 @@ const (
 	defaultTimeout       = 10 * time.Minute
 	defaultMinimumEffect = 0.03
 	defaultSpeed         = 1
+	oneAtATime           = "one-at-a-time"
+	fullDesign           = "full"
 )
 
 // resolve fills in defaults, types the flags, reads the prompt file, and checks what concerns several values at once.
@@ -39,6 +41,7 @@ func (r *reader) resolve(f *fileExperiment) *Experiment {
 	e.Load = r.load(&f.Load)
 	e.SLO = r.objectives(f.SLO)
 	e.Compare = r.compare(f.Compare, f.Configs)
+	r.derive(e)
 	if f.Budget != nil {
 		e.Budget = &Budget{GPUMinutes: f.Budget.GPUMinutes}
 	}
@@ -238,7 +241,10 @@ func (r *reader) compare(f *fileCompare, configs fileConfigs) *Compare {
 		}
 	}
 	unknown("compare.baseline", f.Baseline)
-	c := &Compare{Baseline: f.Baseline, Candidates: f.Candidates, MinimumEffect: float64(or(f.MinimumEffect, defaultMinimumEffect)), Attribute: or(f.Attribute, false)}
+	c := &Compare{Baseline: f.Baseline, Candidates: f.Candidates, MinimumEffect: float64(or(f.MinimumEffect, defaultMinimumEffect)), Attribute: or(f.Attribute, false), Full: or(f.Design, oneAtATime) == fullDesign}
+	if f.Design != nil && !c.Attribute && !r.faulty("compare.design") {
+		r.on("compare.design", "compare.design: nothing is attributed", "set attribute: true, or leave design out")
+	}
 	for i, name := range f.Candidates {
 		path := fmt.Sprintf("compare.candidates[%d]", i)
 		unknown(path, name)

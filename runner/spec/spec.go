@@ -25,7 +25,7 @@ type Experiment struct {
 	Description string            `json:"description,omitempty"`
 	Model       engine.Model      `json:"model"`
 	Engine      Engine            `json:"engine"`
-	Configs     []Config          `json:"configs"` // in the order of the file, 1..64
+	Configs     []Config          `json:"configs"` // in the order of the file, 1..64, then the derived ones
 	Workload    workload.Workload `json:"workload"`
 	Load        LoadLevels        `json:"load"`
 	Starts      int               `json:"starts"` // engine starts per config, 1..100
@@ -60,6 +60,9 @@ type Engine struct {
 type Config struct {
 	Name  string        `json:"name"` // [a-z0-9-], 1..32 characters
 	Flags []engine.Flag `json:"flags"`
+	// Derived is not nil for a config that the file does not name, added to split a change over the flags that differ.
+	// Such names may hold "+" and be longer.
+	Derived *Derived `json:"derived,omitempty"`
 }
 
 // LoadLevels says how requests are offered. Exactly one of Closed and Open is set. In JSON its times are in seconds:
@@ -106,7 +109,8 @@ type Compare struct {
 	Baseline      string   `json:"baseline"`
 	Candidates    []string `json:"candidates"`
 	MinimumEffect float64  `json:"minimum_effect"` // ratio, default 0.03
-	Attribute     bool     `json:"attribute"`
+	Attribute     bool     `json:"attribute"`      // split the change over the flags that differ
+	Full          bool     `json:"full,omitempty"` // with every combination of the flags; otherwise one at a time from both ends
 }
 
 // Budget bounds what a run may cost.

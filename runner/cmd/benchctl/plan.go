@@ -62,6 +62,11 @@ func writePlan(w io.Writer, p *plan.Plan) {
 	e := p.Estimate
 	fmt.Fprintf(w, "\n%d starts, %d trials, %d requests: about %s of engine time, of which %s is starting engines\n",
 		e.Starts, e.Trials, e.Requests, clock(e.EngineMinutes*60), clock(e.StartMinutes*60))
+	if at := e.Attribution; at != nil {
+		fmt.Fprintf(w, "of these, %d starts of %d configs in between (%s) are for splitting the change over the flags; without attribute: true they are not made\n",
+			at.Starts, at.Configs, clock(at.EngineMinutes*60))
+	}
+	fmt.Fprintf(w, "a gate that fails is measured once more before it counts: one more start for each config that failed\n")
 	fmt.Fprintf(w, "basis: %s\n", e.Basis)
 	writeWarnings(w, p)
 }

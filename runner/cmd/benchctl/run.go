@@ -32,11 +32,11 @@ import (
 )
 
 type runFlags struct {
-	on, url, out, engineBin, modelPath, synthetic string
-	vm                                            vmFlags
-	seed                                          uint64
-	again, asJSON, ignoreBudget, beyond           bool
-	readyTimeout                                  time.Duration
+	on, url, out, engineBin, modelPath, synthetic  string
+	vm                                             vmFlags
+	seed                                           uint64
+	again, asJSON, ignoreBudget, beyond, noConfirm bool
+	readyTimeout                                   time.Duration
 }
 
 type vmFlags struct{ url, bin string }
@@ -65,6 +65,7 @@ point goes on where it was when the same command is given again.`,
 	c.Flags().StringVar(&f.synthetic, "synthetic", "", "say in every report that the weights are not the model's, and why")
 	c.Flags().Uint64Var(&f.seed, "seed", 0, "seed of the order and of the prompts; 0 derives it from the experiments")
 	c.Flags().BoolVar(&f.again, "again", false, "measure again although a finished result is there; both are kept")
+	c.Flags().BoolVar(&f.noConfirm, "no-confirm", false, "do not measure a failing cell once more before its gate counts as failed")
 	c.Flags().BoolVar(&f.ignoreBudget, "ignore-budget", false, "run although the estimate is over the file's budget")
 	c.Flags().BoolVar(&f.beyond, "beyond-calibration", false, "load the client with more than half of what it was calibrated to")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print run.json instead of the text report")
@@ -117,7 +118,7 @@ func (a *app) run(ctx context.Context, f *runFlags, args []string) error {
 		Provisioner: prov, Engine: catalog.Get, Binary: binary, Store: store,
 		Root: root(f.out, simulated), Again: f.again, Redact: redactor(f.modelPath),
 		Tool: result.Tool{Version: version, Go: runtime.Version(), LoadGenerator: runner.LoadGenerator, VictoriaMetrics: measure.Version},
-		Host: h, Floor: floor, ReadyTimeout: f.readyTimeout, ModelPath: f.modelPath, Synthetic: f.synthetic, Observer: ui,
+		Host: h, Floor: floor, ReadyTimeout: f.readyTimeout, ModelPath: f.modelPath, NoConfirm: f.noConfirm, Synthetic: f.synthetic, Observer: ui,
 	}
 	results, err := r.Run(ctx, p)
 	ui.Close()
@@ -188,8 +189,8 @@ func provisioner(f *runFlags, exps []*spec.Experiment) (provision.Provisioner, e
 			return nil, usage("--on endpoint needs --url\nhint: --url http://127.0.0.1:8000")
 		}
 		for _, e := range exps {
-			if len(e.Configs) > 1 {
-				return nil, usage("%s has %d configs, and an endpoint that already runs has one\nhint: keep the config that the endpoint runs, or use --on process", e.File, len(e.Configs))
+			if n := len(e.Own()); n > 1 {
+				return nil, usage("%s has %d configs, and an endpoint that already runs has one\nhint: keep the config that the endpoint runs, or use --on process", e.File, n)
 			}
 		}
 		p, err := endpoint.New(f.url)

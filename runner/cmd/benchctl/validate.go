@@ -24,7 +24,7 @@ func (a *app) validateCmd() *cobra.Command {
 				return err
 			}
 			for _, e := range exps {
-				fmt.Fprintf(a.stdout, "%s: ok (%d configs, %d load points, %d starts each)\n", e.File, len(e.Configs), len(e.Points()), e.Starts)
+				fmt.Fprintf(a.stdout, "%s: ok (%d configs%s, %d load points, %d starts each)\n", e.File, len(e.Own()), between(e), len(e.Points()), e.Starts)
 			}
 			return nil
 		},
@@ -70,4 +70,12 @@ func (a *app) load(paths []string) ([]*spec.Experiment, error) {
 		return nil, &exitError{Code: exitUsage}
 	}
 	return out, nil
+}
+
+// between says how many configs attribution adds.
+func between(e *spec.Experiment) string {
+	if n := len(e.Configs) - len(e.Own()); n > 0 {
+		return fmt.Sprintf(" and %d in between", n)
+	}
+	return ""
 }
