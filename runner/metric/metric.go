@@ -83,8 +83,8 @@ func Groups() []Group {
 		{"What the machine did", "Sampled once a second on the machine of the load generator: the kernel's counters, the cgroup's, and one nvidia-smi that stays. " +
 			"`gpu.` are of each device, `machine.gpus[]`. Power is nvidia-smi's power.draw, the mean of the second before each sample; with samples a second apart nothing is left out between them, " +
 			"and at the window's edges up to a second of what was before it is in. nvidia-smi says it is right within 5 W.", machine()},
-		{"One series per processor, quota and GPU", "The same samples in VictoriaMetrics with the trial's labels, for objectives and panels, such as `avg_over_time(bench_gpu_power_watts[$window])`. " +
-			"`gpu` is the index of the device. A short window has few of them: they come once a second.", machineSeries()},
+		{"One series per processor, quota and GPU", "The same samples in VictoriaMetrics with the trial's labels, for objectives and panels, such as `sum(avg_over_time(bench_gpu_power_watts[$window]))`. " +
+			"`gpu` is the index of the device, also of those that the engine did not use. A short window has few of them: they come once a second.", machineSeries()},
 	}
 }
 

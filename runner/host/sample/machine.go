@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ func (l *Log) Machine(t0, t1 time.Time, outputTokens *int64) *result.Machine {
 		CPUSteal: l.share(t0, t1, func(c cpuTime) float64 { return c.steal }),
 	}
 	if d, ok := l.counted(t0, t1, func(p point) *float64 { return p.throttle }); ok && t1.After(t0) {
-		v := min(1, d/t1.Sub(t0).Seconds())
+		v := micro(min(1, d/t1.Sub(t0).Seconds()))
 		m.Throttled = &v
 	}
 	if n := len(l.host); n > 0 {
@@ -47,11 +48,14 @@ func (l *Log) Machine(t0, t1 time.Time, outputTokens *int64) *result.Machine {
 	l.assign(m.GPUs)
 	m.EnergyJ = energy(m)
 	if m.EnergyJ != nil && outputTokens != nil && *outputTokens > 0 {
-		v := *m.EnergyJ / float64(*outputTokens)
+		v := micro(*m.EnergyJ / float64(*outputTokens))
 		m.JoulesPerToken = &v
 	}
 	return m
 }
+
+// micro rounds to millionths: a document shows no digits that only come from adding up.
+func micro(v float64) float64 { return math.Round(v*1e6) / 1e6 }
 
 // counted is by how much a counter grew in the window; its value between two samples is taken from the line between
 // them. False when the counter is absent or the samples do not reach over the window.
@@ -99,7 +103,7 @@ func (l *Log) share(t0, t1 time.Time, part func(cpuTime) float64) *result.Share 
 	if !ok || all <= 0 {
 		return nil
 	}
-	s := &result.Share{Mean: min(1, d/all)}
+	s := &result.Share{Mean: micro(min(1, d/all))}
 	for i := 1; i < len(l.host); i++ {
 		a, b := l.host[i-1], l.host[i]
 		if !b.at.After(t0) || !a.at.Before(t1) {
@@ -121,7 +125,7 @@ func between(a, b point, part func(cpuTime) float64) (float64, bool) {
 	if all <= 0 {
 		return 0, false
 	}
-	return min(1, max(0, part(*b.cpu)-part(*a.cpu))/all), true
+	return micro(min(1, max(0, part(*b.cpu)-part(*a.cpu))/all)), true
 }
 
 // byDevice puts the rows of each device together, by index.
@@ -164,13 +168,14 @@ func (l *Log) device(rows []row, t0, t1 time.Time) result.GPUUse {
 	}
 	if xs := values(in, func(r row) *float64 { return r.utilization }); len(xs) > 0 {
 		if v, err := stats.Mean(xs); err == nil {
+			v = micro(v)
 			g.Utilization = &v
 		}
 	}
 	g.Reasons = reasons(in)
 	g.GapS = gap(rows, t0, t1).Seconds()
 	if j, ok := integrate(rows, t0, t1); ok && g.GapS <= maxGap.Seconds() && t1.After(t0) {
-		w := j / t1.Sub(t0).Seconds()
+		j, w := micro(j), micro(j/t1.Sub(t0).Seconds())
 		g.EnergyJ, g.PowerW = &j, &w
 	}
 	return g

@@ -123,7 +123,7 @@ func TestDevice(t *testing.T) {
 	near(t, "utilization", g.Utilization, 0.55)
 	near(t, "limit", g.PowerLimitW, 650)
 	near(t, "gap", &g.GapS, 1)
-	if len(g.Reasons) != 1 || g.Reasons["power-cap"] != 2.0/9 {
+	if len(g.Reasons) != 1 || g.Reasons["power-cap"] != 0.222222 {
 		t.Errorf("reasons %v: two of the nine that tell", g.Reasons)
 	}
 	if g.MemoryClock != nil || g.Others != nil {

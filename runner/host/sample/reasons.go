@@ -54,7 +54,7 @@ func reasons(rows []row) map[string]float64 {
 		return nil
 	}
 	for w := range count {
-		count[w] /= float64(n)
+		count[w] = micro(count[w] / float64(n))
 	}
 	return count
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,7 +72,7 @@ func TestSampleGPUs(t *testing.T) {
 	if len(g.Others) != 1 || g.Others[0].PID != 1 || *g.Others[0].MemoryBytes != 100<<20 || idle.Others == nil || len(idle.Others) != 0 {
 		t.Errorf("others %v and %v, want process 1 and none", g.Others, idle.Others)
 	}
-	if m.EnergyJ == nil || *m.EnergyJ != *g.EnergyJ || *m.JoulesPerToken != *m.EnergyJ/100 || *g.PowerW != 600 {
+	if m.EnergyJ == nil || *m.EnergyJ != *g.EnergyJ || math.Abs(*m.JoulesPerToken-*m.EnergyJ/100) > 1e-6 || *g.PowerW != 600 {
 		t.Errorf("energy %v of GPU %v", m.EnergyJ, g.EnergyJ)
 	}
 }

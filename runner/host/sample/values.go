@@ -34,7 +34,7 @@ func (l *Log) Values(t0, t1 time.Time) []Value {
 			v.add("bench_host_cpu_steal_ratio", "", "", p.at, &steal)
 		}
 		if d := p.at.Sub(before.at); p.throttle != nil && before.throttle != nil && d >= minInterval {
-			share := min(1, max(0, *p.throttle-*before.throttle)/d.Seconds())
+			share := micro(min(1, max(0, *p.throttle-*before.throttle)/d.Seconds()))
 			v.add("bench_host_throttled_ratio", "", "", p.at, &share)
 		}
 	}
