@@ -49,6 +49,7 @@ var mayImport = map[string][]string{
 	// effects
 	"child":                     {},
 	"host":                      {"result"},
+	"host/sample":               {"child", "result", "stats"},
 	"openai":                    {"engine", "workload"},
 	"provision/process":         {"child", "engine", "provision", "provision/internal/health"},
 	"provision/endpoint":        {"engine", "provision", "provision/internal/health"},
@@ -65,7 +66,7 @@ var mayImport = map[string][]string{
 	"sim/trial":                 {"sim/model"},
 	"sim/virtual":               {"arrival", "judge", "plan", "record", "result", "sim", "sim/model", "spec", "validity", "workload"},
 	// wiring
-	"": {"arrival", "engine", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "report", "result", "spec", "validity", "workload"},
+	"": {"arrival", "engine", "host/sample", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "report", "result", "spec", "validity", "workload"},
 }
 
 // only names third-party packages that one folder alone may import, so that each technology has one adapter.
@@ -76,6 +77,7 @@ var only = map[string][]string{
 	"github.com/schollz/progressbar/v3":       {"cmd/benchctl"},
 	"github.com/invopop/jsonschema":           {"spec", "result"},
 	"github.com/prometheus/client_golang/api": {"measure"},
+	"github.com/prometheus/procfs":            {"host/sample"},
 	"gonum.org/v1/gonum":                      {"stats"},
 }
 

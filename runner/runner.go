@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"h100-inference-control-plane/runner/engine"
+	"h100-inference-control-plane/runner/host/sample"
 	"h100-inference-control-plane/runner/judge"
 	"h100-inference-control-plane/runner/measure"
 	"h100-inference-control-plane/runner/plan"
@@ -25,7 +26,7 @@ import (
 // may move a number.
 const LoadGenerator = "1"
 
-// A Runner measures plans. All fields but Floor and Observer are required.
+// A Runner measures plans. All fields but Floor, Sampler and Observer are required.
 type Runner struct {
 	Provisioner provision.Provisioner
 	Engine      func(name string) (engine.Engine, bool)
@@ -38,6 +39,8 @@ type Runner struct {
 	Tool   result.Tool
 	Host   result.Host
 	Floor  *result.Floor
+	// Sampler watches the machine inside the windows; nil = nothing is sampled.
+	Sampler *sample.Sampler
 	// ReadyTimeout bounds an engine start; 0 = the provisioner's default.
 	ReadyTimeout time.Duration
 	// ModelPath, when not empty, is the folder of the model's files, whatever the spec says.

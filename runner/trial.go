@@ -10,6 +10,7 @@ import (
 
 	"h100-inference-control-plane/runner/arrival"
 	"h100-inference-control-plane/runner/engine"
+	"h100-inference-control-plane/runner/host/sample"
 	"h100-inference-control-plane/runner/judge"
 	"h100-inference-control-plane/runner/load"
 	"h100-inference-control-plane/runner/measure"
@@ -61,7 +62,7 @@ func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error
 	}
 	r.Observer.Event(Event{Kind: TrialBegins, Start: &l.start, Trial: &t, Total: t.Requests})
 	began := time.Now()
-	res, win, err := r.window(ctx, l, opts)
+	res, win, machine, err := r.window(ctx, l, opts)
 	if err != nil {
 		return fmt.Errorf("trial %s: %w", t.ID, err)
 	}
@@ -75,7 +76,7 @@ func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error
 			*d = record.OneLine(r.Redact.String(*d), record.MaxDetail)
 		}
 	}
-	if err := r.evaluate(ctx, l, j, &doc, reqs, res, win); err != nil {
+	if err := r.evaluate(ctx, l, j, &doc, reqs, res, win, machine); err != nil {
 		return fmt.Errorf("trial %s: %w", t.ID, err)
 	}
 	if err := r.saveScrapes(j, t, win); err != nil {
@@ -155,43 +156,47 @@ func (r *Runner) loadOptions(l *live, t plan.Trial, e *spec.Experiment, reqs []w
 	return o, nil
 }
 
-// window runs the load between two exact scrapes.
-func (r *Runner) window(ctx context.Context, l *live, opts load.Options) (*load.Result, *measure.Scrapes, error) {
+// window runs the load between two exact scrapes, and watches the machine meanwhile.
+func (r *Runner) window(ctx context.Context, l *live, opts load.Options) (*load.Result, *measure.Scrapes, *sample.Log, error) {
+	// Before the load's connections are opened: an engine closes them when they idle for some seconds.
+	machine := r.Sampler.Begin(ctx, sample.Target{PID: l.server.PID(), GPUs: !l.eng.Simulated()})
+	defer machine.End(ctx)
 	ld, err := load.Prepare(ctx, opts)
 	if err != nil {
-		return nil, nil, fmt.Errorf("prepare the load: %w", err)
+		return nil, nil, nil, fmt.Errorf("prepare the load: %w", err)
 	}
 	defer ld.Close()
 	w := measure.NewWindow(l.client.Metrics, l.eng.Series())
 	if err := w.Begin(ctx); err != nil {
-		return nil, nil, fmt.Errorf("scrape at the window's start: %w", err)
+		return nil, nil, nil, fmt.Errorf("scrape at the window's start: %w", err)
 	}
 	res, err := ld.Run(ctx)
 	if err != nil {
 		w.Abort()
-		return nil, nil, fmt.Errorf("load: %w", err)
+		return nil, nil, nil, fmt.Errorf("load: %w", err)
 	}
 	scrapes, err := w.End(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("scrape at the window's end: %w", err)
+		return nil, nil, nil, fmt.Errorf("scrape at the window's end: %w", err)
 	}
-	return res, scrapes, nil
+	return res, scrapes, machine.End(ctx), nil
 }
 
 // evaluate turns what was recorded into numbers and judges them.
-func (r *Runner) evaluate(ctx context.Context, l *live, j *job, doc *result.Trial, reqs []workload.Request, res *load.Result, s *measure.Scrapes) error {
+func (r *Runner) evaluate(ctx context.Context, l *live, j *job, doc *result.Trial, reqs []workload.Request, res *load.Result, s *measure.Scrapes, machine *sample.Log) error {
 	e := j.exp.Spec
 	labels := []query.Label{
 		{Name: "run", Value: j.runLabel()}, {Name: "experiment", Value: e.Name}, {Name: "config", Value: doc.Config},
 		{Name: "cell", Value: doc.Config + "-" + doc.Point.String()}, {Name: "trial", Value: doc.ID}, {Name: "start", Value: l.start.ID},
 	}
-	in, err := r.Store.Import(ctx, measure.Trial{Labels: labels, Scrapes: s, LoadStart: res.T0, Records: res.Records})
+	in, err := r.Store.Import(ctx, measure.Trial{Labels: labels, Scrapes: s, LoadStart: res.T0, Records: res.Records, Gauges: gauges(machine.Values(s.T0, s.T1))})
 	if err != nil {
 		return fmt.Errorf("import into VictoriaMetrics: %w", err)
 	}
 	doc.Window = &result.Window{T0: s.T0, T1: s.T1, Seconds: seconds(s.T1.Sub(s.T0))}
 	doc.Client = result.Summarise(res.Records, summaryOptions(res, reqs))
 	doc.Load = loadHealth(res)
+	doc.Machine = machine.Machine(s.T0, s.T1, doc.Client.OutputTokens)
 	if doc.Server, err = r.serverSide(ctx, l, labels, s); err != nil {
 		return err
 	}
@@ -342,6 +347,22 @@ func loadHealth(res *load.Result) *result.LoadHealth {
 	out := &result.LoadHealth{CPU: &h.CPU, SchedP99: h.SchedP99, LatenessP99: h.LatenessP99, NewConns: h.NewConns, Capped: h.Capped}
 	if h.PeakRSS > 0 {
 		out.PeakRSSBytes = &h.PeakRSS
+	}
+	return out
+}
+
+// gauges are the samples of the machine as the store takes them.
+func gauges(values []sample.Value) []measure.Gauge {
+	out := make([]measure.Gauge, 0, len(values))
+	for _, v := range values {
+		g := measure.Gauge{Name: v.Name, At: v.At, Value: v.Value}
+		if v.GPU != "" {
+			g.Labels = append(g.Labels, measure.Label{Name: "gpu", Value: v.GPU})
+		}
+		if v.Reason != "" {
+			g.Labels = append(g.Labels, measure.Label{Name: "reason", Value: v.Reason})
+		}
+		out = append(out, g)
 	}
 	return out
 }

@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 long=${1:-30s} short=${2:-3s}
-outside='runner/(spec|load/sse|measure|engine/vllm|record)/'
+outside='runner/(spec|load/sse|measure|engine/vllm|record|host/sample)/'
 n=0
 while IFS=: read -r file func; do
   time=$short

@@ -24,6 +24,16 @@ type Trial struct {
 	Scrapes   *Scrapes
 	LoadStart time.Time // when the records' clock was 0
 	Records   []record.Record
+	Gauges    []Gauge // further series, inside the window
+}
+
+// A Gauge is one sample of a series that is neither the engine's nor a request's. Two of one series must not fall on one
+// millisecond: one of them would be lost.
+type Gauge struct {
+	Name   string
+	Labels []Label   // besides the trial's
+	At     time.Time // whole milliseconds, inside [t0, t1]
+	Value  float64
 }
 
 // Imported says what was stored.
@@ -45,6 +55,7 @@ func (c *Client) Import(ctx context.Context, t Trial) (Imported, error) {
 	im := newImporter(t.Labels, c.maxLabels, func(b []byte) error { return c.post(ctx, "/api/v1/import/prometheus", b) })
 	im.scrapes(s)
 	im.requests(t.Records, order, stamp)
+	im.gauges(t.Gauges)
 	im.send()
 	if im.err != nil {
 		return Imported{}, im.err
@@ -130,6 +141,12 @@ func (im *importer) requests(recs []record.Record, order []int, stamp []int64) {
 	}
 	for _, i := range order {
 		eachValue(&recs[i], func(series string, v float64) { im.line(byName[series], v, stamp[i]) })
+	}
+}
+
+func (im *importer) gauges(gs []Gauge) {
+	for _, g := range gs {
+		im.line(im.series(Sample{Name: g.Name, Labels: g.Labels}), g.Value, g.At.UnixMilli())
 	}
 }
 

@@ -90,6 +90,22 @@ func TestRealStore(t *testing.T) {
 	t.Logf("VictoriaMetrics answered after %v", store.Started)
 	c := store.Client
 
+	t.Run("gauges are read back and can be asked for", func(t *testing.T) {
+		t0 := now()
+		s := window(scrape(t, t0, "x:tokens_total 1\n"), scrape(t, t0.Add(3*time.Second), "x:tokens_total 2\n"))
+		var gs []measure.Gauge
+		for i, w := range []float64{100, 600, 650} {
+			gs = append(gs, measure.Gauge{Name: "bench_gpu_power_watts", Labels: []measure.Label{{Name: "gpu", Value: "0"}}, At: t0.Add(time.Duration(i+1)*time.Second - 7*time.Millisecond), Value: w})
+		}
+		in := mustImport(t, c, measure.Trial{Labels: labels("gauges"), Scrapes: s, Gauges: gs})
+		if in.Samples != 5 {
+			t.Errorf("%d samples read back, want 2 of the engine and 3 gauges", in.Samples)
+		}
+		sel := query.Select("bench_gpu_power_watts", append(labels("gauges"), query.Label{Name: "gpu", Value: "0"}))
+		if got := mustQuery(t, c, "avg_over_time("+sel+"[3s])", s.T1); got != 450 {
+			t.Errorf("mean power %v, want 450", got)
+		}
+	})
 	t.Run("increase between scrapes is exact", func(t *testing.T) {
 		t0 := now()
 		s := window(

@@ -30,6 +30,11 @@ const (
 	Ratio             Unit = "ratio" // 0..1
 	Bytes             Unit = "bytes"
 	Count             Unit = "count"
+	Hertz             Unit = "hertz"
+	Watts             Unit = "watts"
+	Joules            Unit = "joules"
+	JoulesPerToken    Unit = "joules per token"
+	Celsius           Unit = "degrees Celsius"
 )
 
 // Metric is one number.
@@ -75,6 +80,11 @@ func Groups() []Group {
 			"values rounded to microseconds. A failed request is worth +Inf in the three times: it met no objective and does not vanish from a share.", series()},
 		{"What the engine counted", "Exact differences of the engine's own counters between a scrape at the window's start and one at its end.", server()},
 		{"How well the load generator did its own work", "", health()},
+		{"What the machine did", "Sampled once a second on the machine of the load generator: the kernel's counters, the cgroup's, and one nvidia-smi that stays. " +
+			"`gpu.` are of each device, `machine.gpus[]`. Power is nvidia-smi's power.draw, the mean of the second before each sample; with samples a second apart nothing is left out between them, " +
+			"and at the window's edges up to a second of what was before it is in. nvidia-smi says it is right within 5 W.", machine()},
+		{"One series per processor, quota and GPU", "The same samples in VictoriaMetrics with the trial's labels, for objectives and panels, such as `sum(avg_over_time(bench_gpu_power_watts[$window]))`. " +
+			"`gpu` is the index of the device, also of those that the engine did not use. A short window has few of them: they come once a second.", machineSeries()},
 	}
 }
 
@@ -179,6 +189,54 @@ func health() []Metric {
 		{"load_health.new_connections", "", Count, Lower, "Connections that were opened inside the window.", "", from, ""},
 		{"load_health.capped", "", Requests, Lower, "Arrivals of an open loop that had to wait for max_in_flight.", "", from, ""},
 		{"load_health.peak_rss_bytes", "", Bytes, Lower, "Largest memory of the load generator.", "", from, "not known"},
+	}
+}
+
+func machine() []Metric {
+	const (
+		kernel = "/proc"
+		smi    = "nvidia-smi"
+		silent = "no sample in the window tells it"
+	)
+	return []Metric{
+		{"machine.cpu_busy", "", Ratio, Neither, "Share of all processors' time that was used, mean and the most of one second.", "(user + nice + system + irq + softirq) ÷ all", kernel, "not readable"},
+		{"machine.cpu_steal", "", Ratio, Lower, "Share that the hypervisor gave to other machines, mean and the most of one second.", "steal ÷ all", kernel, "not readable"},
+		{"machine.throttled", "", Ratio, Lower, "Time for which the quota of the load generator's cgroup, or of one above it, stopped a processor; summed over processors, at most 1.", "Δ throttled_usec ÷ window", "cgroup v2 cpu.stat", "no cgroup v2 counts it"},
+		{"machine.load_average_1m", "", Count, Neither, "Threads that ran or waited, over the last minute, at the window's end.", "", kernel, "not readable"},
+		{"machine.energy_joules", "", Joules, Lower, "Energy of the GPUs that the engine used, in the window.", "Σ gpu.energy_joules", smi, "not known which they are, or a sample is missing"},
+		{"machine.joules_per_output_token", "J/token", JoulesPerToken, Lower, "Energy for each output token of a successful request; prompts and failures are in the energy too.", "energy_joules ÷ client.output_tokens", smi + ", server's usage", "either is not known"},
+		{"gpu.power_limit_watts", "", Watts, Neither, "Power limit that is set, the lowest seen.", "", smi, "not reported"},
+		{"gpu.samples", "", Count, Neither, "Samples inside the window.", "", smi, ""},
+		{"gpu.longest_gap_seconds", "", Seconds, Lower, "Longest time inside the window without a sample.", "", smi, ""},
+		{"gpu.sm_clock_hertz", "SM clock", Hertz, Neither, "Clock of the multiprocessors: lowest, median, highest.", "", smi, silent},
+		{"gpu.memory_clock_hertz", "", Hertz, Neither, "Clock of the memory: lowest, median, highest.", "", smi, silent},
+		{"gpu.power_watts", "power", Watts, Lower, "Mean power of the board.", "energy_joules ÷ window", smi, "as energy_joules"},
+		{"gpu.energy_joules", "", Joules, Lower, "Energy of the board.", "Σ power × time since the sample before", smi, "no power reported, or more than 3 s without a sample"},
+		{"gpu.temperature_celsius", "warmest", Celsius, Lower, "Highest temperature of the GPU.", "", smi, silent},
+		{"gpu.utilization", "", Ratio, Neither, "Mean share of the time in which at least one kernel ran. It says nothing about how much of the GPU it used.", "", smi, silent},
+		{"gpu.memory_bytes", "", Bytes, Neither, "Most memory in use, of all processes.", "", smi, "not reported"},
+		{"gpu.throttle_reasons", "", Ratio, Lower, "Share of the samples in which each reason held the clocks down.", "", smi, silent},
+	}
+}
+
+func machineSeries() []Metric {
+	const (
+		kernel = "/proc"
+		smi    = "nvidia-smi"
+	)
+	return []Metric{
+		{"bench_host_cpu_busy_ratio", "", Ratio, Neither, "Share of all processors' time that was used since the sample before.", "", kernel, ""},
+		{"bench_host_cpu_steal_ratio", "", Ratio, Lower, "Share that the hypervisor gave to other machines since the sample before.", "", kernel, ""},
+		{"bench_host_throttled_ratio", "", Ratio, Lower, "Time stopped by a cgroup's quota since the sample before, summed over processors, at most 1.", "", "cgroup v2 cpu.stat", ""},
+		{"bench_host_load_average", "", Count, Neither, "Threads that ran or waited, over the last minute.", "", kernel, ""},
+		{"bench_gpu_sm_clock_hertz", "", Hertz, Neither, "Clock of the multiprocessors.", "", smi, ""},
+		{"bench_gpu_memory_clock_hertz", "", Hertz, Neither, "Clock of the memory.", "", smi, ""},
+		{"bench_gpu_power_watts", "", Watts, Lower, "Power of the board, mean of the second before.", "", smi, ""},
+		{"bench_gpu_power_limit_watts", "", Watts, Neither, "Power limit that is set.", "", smi, ""},
+		{"bench_gpu_temperature_celsius", "", Celsius, Lower, "Temperature of the GPU.", "", smi, ""},
+		{"bench_gpu_utilization_ratio", "", Ratio, Neither, "Share of the time in which at least one kernel ran.", "", smi, ""},
+		{"bench_gpu_memory_used_bytes", "", Bytes, Neither, "Memory in use, of all processes.", "", smi, ""},
+		{"bench_gpu_throttle_active", "", Count, Lower, "1 while a reason holds the clocks down, else 0; the label `reason` is power-cap, thermal, hw-thermal, hw-slowdown, power-brake, sync-boost, app-clocks or display-clock.", "", smi, ""},
 	}
 }
 

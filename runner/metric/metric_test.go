@@ -29,7 +29,8 @@ func TestReferenceGolden(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	units := map[metric.Unit]bool{metric.Seconds: true, metric.Tokens: true, metric.Requests: true, metric.RequestsPerSecond: true,
-		metric.TokensPerSecond: true, metric.Ratio: true, metric.Bytes: true, metric.Count: true}
+		metric.TokensPerSecond: true, metric.Ratio: true, metric.Bytes: true, metric.Count: true,
+		metric.Hertz: true, metric.Watts: true, metric.Joules: true, metric.JoulesPerToken: true, metric.Celsius: true}
 	seen := map[string]bool{}
 	for _, g := range metric.Groups() {
 		for _, m := range g.Metrics {

@@ -53,6 +53,7 @@ func content(run *result.Run) []block {
 	blocks = append(blocks, attributions(run)...)
 	blocks = append(blocks, validity(run)...)
 	blocks = append(blocks, objectives(run)...)
+	blocks = append(blocks, gpuTable(run)...)
 	blocks = append(blocks, trouble(run)...)
 	blocks = append(blocks, reconciliation(run)...)
 	return append(blocks, closing(run)...)

@@ -150,7 +150,22 @@ func documents() map[string]*result.Run {
 	disagree.Trials[2].Server.OutputTokens = ptr(51000.0)
 	finish(disagree)
 
-	return map[string]*result.Run{"pass": build(2), "fail": fail, "no_data": silent, "refused": refused, "partial": partial, "one_start_simulated": sim, "disagree": disagree, "hostile": hostile(), "empty": {Schema: result.Schema, Experiment: &spec.Experiment{}}}
+	gpu := build(2)
+	for i := range gpu.Trials {
+		t := &gpu.Trials[i]
+		g := result.GPUUse{ID: "GPU-12345678", Name: "NVIDIA H200", Driver: "580.159.04", PowerLimitW: ptr(700.0), Used: ptr(true), Samples: 30, GapS: 1.002, SMClock: &result.Spread{Min: 1.7e9, Median: 1.98e9, Max: 1.98e9},
+			PowerW: ptr(135.0), EnergyJ: ptr(4050.0), Temperature: ptr(44.0 + float64(t.Repeat)), Reasons: map[string]float64{}, Others: []result.GPUProcess{}}
+		if t.Config == "optimized" {
+			g.PowerW, g.EnergyJ = ptr(520.0), ptr(15600.0)
+		}
+		t.Machine = &result.Machine{CPUSteal: &result.Share{}, GPUs: []result.GPUUse{g}, EnergyJ: g.EnergyJ, JoulesPerToken: ptr(*g.EnergyJ / 51200)}
+	}
+	gpu.Trials[0].Machine = nil // one start is enough for a number, and a GPU that does not tell its power for a row
+	gpu.Trials[1].Machine.GPUs[0].PowerW, gpu.Trials[5].Machine.GPUs[0].PowerW = nil, nil
+	gpu.Trials[1].Machine.JoulesPerToken, gpu.Trials[5].Machine.JoulesPerToken = nil, nil
+	finish(gpu)
+
+	return map[string]*result.Run{"gpu": gpu, "pass": build(2), "fail": fail, "no_data": silent, "refused": refused, "partial": partial, "one_start_simulated": sim, "disagree": disagree, "hostile": hostile(), "empty": {Schema: result.Schema, Experiment: &spec.Experiment{}}}
 }
 
 // attacks are texts that a spec, an engine or a server can put into a document.

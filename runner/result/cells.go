@@ -75,6 +75,18 @@ func (c *Cell) fill(trials []*Trial) {
 	c.E2EP50 = over(func(c *Client) *float64 { return c.E2E.p50() })
 	c.E2EP99 = over(func(c *Client) *float64 { return c.E2E.p99() })
 	c.ErrorShare = over(errorShare)
+	machine := func(value func(*Machine) *float64) *Median {
+		return median(measured, func(t *Trial) *float64 {
+			if t.Machine == nil {
+				return nil
+			}
+			return value(t.Machine)
+		})
+	}
+	c.SMClock = machine((*Machine).smClock)
+	c.PowerW = machine((*Machine).powerW)
+	c.Temperature = machine((*Machine).temperature)
+	c.OutputPerJ = machine((*Machine).tokensPerJoule)
 }
 
 func errorShare(c *Client) *float64 {

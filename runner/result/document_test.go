@@ -59,6 +59,10 @@ func full() *result.Run {
 			Load:    &result.LoadHealth{CPU: ptr(0.1), SchedP99: ptr(1e-4), LatenessP99: ptr(1e-4), NewConns: 0, Capped: 0, PeakRSSBytes: ptr(int64(1 << 26))},
 			SLO:     []result.Judgement{{Name: "latency", Query: "share_gt_over_time(x[60s], 2)", Value: ptr(0.0), Samples: ptr(int64(100)), Max: ptr(0.01), Unit: "%", Gate: true, Verdict: result.Pass, Reason: "1 of 100 requests failed"}},
 			Prompts: &result.Prompts{Distinct: 1},
+			Machine: &result.Machine{CPUBusy: &result.Share{Mean: 0.4, Max: ptr(0.6)}, CPUSteal: &result.Share{Mean: 0.01, Max: ptr(0.02)}, Throttled: ptr(0.0), LoadAverage: ptr(3.2), EnergyJ: ptr(36000.0), JoulesPerToken: ptr(0.72),
+				GPUs: []result.GPUUse{{Index: 0, ID: "GPU-12345678", Name: "NVIDIA H200", Driver: "580.159.04", PowerLimitW: ptr(700.0), Used: ptr(true), Samples: 60, GapS: 1.002,
+					SMClock: &result.Spread{Min: 1.7e9, Median: 1.98e9, Max: 1.98e9}, MemoryClock: &result.Spread{Min: 3.2e9, Median: 3.2e9, Max: 3.2e9}, PowerW: ptr(600.0), EnergyJ: ptr(36000.0),
+					Temperature: ptr(57.0), Utilization: ptr(0.99), MemoryBytes: ptr(int64(100 << 30)), Reasons: map[string]float64{"power-cap": 0.02}, Others: []result.GPUProcess{{PID: 7, MemoryBytes: ptr(int64(1 << 30))}}}}},
 			Steady: &result.Steady{From: 0.1, To: 50, Seconds: 49.9, Waves: 2, FullWaves: 1, Tail: 36, RequestsPerS: ptr(2.0), OutputPerS: ptr(1000.0), InFlight: ptr(16.0), EdgeShare: ptr(0.01),
 				TTFTDrift: &result.Drift{First: 1, Second: 2, Change: 1, Noise: 0.1, N: 16}, TPOTDrift: &result.Drift{First: 1, Second: 2, Change: 1, Noise: 0.1, N: 16}, Precision: ptr(0.1), Asked: 0.03, NeedRequests: 200, Wave: "two waves"},
 			Checks:  []result.Check{{Name: "drift", Title: "it drifts", Status: result.CheckFailed, Measured: "100 %", Limit: "10 %", Invalidates: true, Consequence: "no single value", Fix: "warm up"}},
@@ -250,8 +254,10 @@ func TestSchemaRejects(t *testing.T) {
 
 // TestEveryNumberIsDefined: each number of a trial has its row in docs/reference/metrics.md.
 func TestEveryNumberIsDefined(t *testing.T) {
-	notNumbers := map[string]bool{"errors": true, "error_detail": true, "restarted": true, "jit_kernels": true, "wave": true}
-	for prefix, typ := range map[string]reflect.Type{"steady.": reflect.TypeFor[result.Steady](), "client.": reflect.TypeFor[result.Client](), "server.": reflect.TypeFor[result.Server](), "load_health.": reflect.TypeFor[result.LoadHealth]()} {
+	notNumbers := map[string]bool{"errors": true, "error_detail": true, "restarted": true, "jit_kernels": true, "wave": true,
+		"gpus": true, "index": true, "id": true, "name": true, "driver": true, "used": true, "other_processes": true}
+	for prefix, typ := range map[string]reflect.Type{"steady.": reflect.TypeFor[result.Steady](), "client.": reflect.TypeFor[result.Client](), "server.": reflect.TypeFor[result.Server](), "load_health.": reflect.TypeFor[result.LoadHealth](),
+		"machine.": reflect.TypeFor[result.Machine](), "gpu.": reflect.TypeFor[result.GPUUse]()} {
 		for f := range typ.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if _, ok := metric.Find(prefix + name); !ok && !notNumbers[name] {

@@ -160,6 +160,7 @@ type Trial struct {
 	Server   *Server     `json:"server"`
 	Agree    []Agreement `json:"reconciliation,omitempty"`
 	Load     *LoadHealth `json:"load_health"`
+	Machine  *Machine    `json:"machine,omitempty"` // null = not sampled
 	Prompts  *Prompts    `json:"prompts,omitempty"` // null = not counted
 	Steady   *Steady     `json:"steady,omitempty"`  // closed loop only; null = there was no moment at which all places were busy
 	Checks   []Check     `json:"checks,omitempty"`  // may the numbers be believed; those that do not apply are left out
@@ -326,6 +327,60 @@ type LoadHealth struct {
 	PeakRSSBytes *int64   `json:"peak_rss_bytes"`
 }
 
+// Machine is what the machine that runs the load generator did inside the window, from samples one a second.
+type Machine struct {
+	CPUBusy     *Share   `json:"cpu_busy"`        // of all processors' time
+	CPUSteal    *Share   `json:"cpu_steal"`       // what the hypervisor gave to others
+	Throttled   *float64 `json:"throttled"`       // seconds stopped by a cgroup's quota ÷ window, summed over processors, at most 1; null = no cgroup v2 counts it
+	LoadAverage *float64 `json:"load_average_1m"` // threads, at the window's end
+	GPUs        []GPUUse `json:"gpus"`            // null = not asked, or no nvidia-smi that answers; [] = it saw none
+	// EnergyJ is of the GPUs that the engine used; null when it is not known which, or a sample is missing.
+	EnergyJ        *float64 `json:"energy_joules"`
+	JoulesPerToken *float64 `json:"joules_per_output_token"` // energy ÷ the client's output tokens; null when either is not known
+}
+
+// Share is a share of the time, over the window.
+type Share struct {
+	Mean float64  `json:"mean"`
+	Max  *float64 `json:"max"` // of one second; null when the window is shorter
+}
+
+// GPUUse is one device over the window, as nvidia-smi shows it. Null = it does not say.
+type GPUUse struct {
+	Index       int      `json:"index"`
+	ID          string   `json:"id"` // the first digits of the UUID: enough to tell devices apart
+	Name        string   `json:"name"`
+	Driver      string   `json:"driver"`
+	PowerLimitW *float64 `json:"power_limit_watts"`   // the lowest seen
+	Used        *bool    `json:"used"`                // by the engine; null when the processes on it cannot be told apart
+	Samples     int      `json:"samples"`             // inside the window
+	GapS        float64  `json:"longest_gap_seconds"` // without a sample, inside the window
+	SMClock     *Spread  `json:"sm_clock_hertz"`
+	MemoryClock *Spread  `json:"memory_clock_hertz"`
+	PowerW      *float64 `json:"power_watts"`         // mean
+	EnergyJ     *float64 `json:"energy_joules"`       // null also when samples are missing
+	Temperature *float64 `json:"temperature_celsius"` // highest
+	Utilization *float64 `json:"utilization"`         // mean share of the time in which a kernel ran
+	MemoryBytes *int64   `json:"memory_bytes"`        // most in use
+	// Reasons are the shares of the samples in which each reason held the clocks down: power-cap, thermal, hw-thermal,
+	// hw-slowdown, power-brake, sync-boost, and the two settings app-clocks and display-clock. Idling is none.
+	Reasons map[string]float64 `json:"throttle_reasons"`
+	Others  []GPUProcess       `json:"other_processes"` // at either edge of the window; null = not known, [] = none
+}
+
+// Spread is the range of a sampled value.
+type Spread struct {
+	Min    float64 `json:"min"`
+	Median float64 `json:"median"`
+	Max    float64 `json:"max"`
+}
+
+// GPUProcess is a process on a GPU that is not the engine's.
+type GPUProcess struct {
+	PID         int    `json:"pid"`
+	MemoryBytes *int64 `json:"memory_bytes"`
+}
+
 // Judgement is one SLO on one trial.
 type Judgement struct {
 	Name     string   `json:"name"`
@@ -358,6 +413,10 @@ type Cell struct {
 	E2EP50        *Median    `json:"e2e_p50"`
 	E2EP99        *Median    `json:"e2e_p99"`
 	ErrorShare    *Median    `json:"error_share"`
+	SMClock       *Median    `json:"sm_clock_hertz,omitempty"`          // the median inside each start; these four are null when no start knows
+	PowerW        *Median    `json:"power_watts,omitempty"`             // of the GPUs that the engine used, together
+	Temperature   *Median    `json:"temperature_celsius,omitempty"`     // the highest of each start
+	OutputPerJ    *Median    `json:"output_tokens_per_joule,omitempty"` // of the same GPUs
 	Verdict       Verdict    `json:"verdict"`
 }
 

@@ -38,13 +38,6 @@ func used(run *result.Run, s result.Start) bool {
 	})
 }
 
-func sameMachine(run *result.Run) *finding {
-	if run.Simulated {
-		return nil // there is no GPU
-	}
-	return unknown("clocks, power, throttling and other processes on the GPU were not sampled")
-}
-
 // sameOutput compares the mean answer length of the configs at each load point.
 func sameOutput(run *result.Run) *finding {
 	e := run.Experiment

@@ -21,7 +21,14 @@ const (
 	maxErrors         = 0.01  // ratio
 	maxLengthDiffer   = 0.05  // ratio
 	minStarts         = 3
-	minScrapes        = 20 // inside the window, for a mean of a gauge
+	minScrapes        = 20   // inside the window, for a mean of a gauge
+	maxSteal          = 0.05 // ratio of all processors' time
+	maxThrottled      = 0.01 // ratio of the window
+	minSampled        = 1.0  // seconds: shorter windows have too few of the kernel's ticks of 10 ms
+	maxClockDiffer    = 0.03 // ratio
+	maxPowerCap       = 0.05 // ratio of the samples
+	maxClockChange    = 0.05 // ratio of the samples: nvidia-smi shows a hardware slowdown also while a clock changes
+	maxSilent         = 3.0  // seconds without a sample of the GPU
 )
 
 // trialChecks is every check of one trial, in the order of the report. The limits are those of measurement: see
@@ -66,6 +73,20 @@ func trialChecks() []check[trial] {
 			severity:    ofTheHost,
 			consequence: "the delay is in every latency although the engine never saw it",
 			fix:         "take other work off the machine, or run the load generator on another one", of: clientLateness},
+		{name: "host-steal", title: "the processors were taken away for part of the time", timed: true,
+			limit:       "steal at most 5 %, stopped by a quota at most 1 % of the window",
+			severity:    ofTheHost,
+			consequence: "client and engine stood still without knowing it: latencies are too long, and differ from run to run",
+			fix:         "raise the cgroup's CPU quota, or use a machine that is not shared", of: hostSteal},
+		{name: "gpu-slowed", title: "the GPU lowered its clocks",
+			limit:       "heat and power supply: never; other hardware slowdown and power cap: at most 5 % of the samples; sync boost: never",
+			severity:    invalid, // but for the power limit, which is part of the machine: a config that needs more power runs like this
+			consequence: "the numbers are those of a GPU at another clock: what a config shows depends on when it ran, not on what it is",
+			fix:         "cool the GPU, let it rest between trials, check its power supply, or lock its clocks with nvidia-smi -lgc", of: gpuSlowed},
+		{name: "gpu-shared", title: "another process was on the GPU", limit: "none",
+			severity:    invalid,
+			consequence: "it takes time and memory of the GPU, at moments that nobody knows",
+			fix:         "end it (nvidia-smi names it), or take another GPU", of: gpuShared},
 		{name: "agreement", title: "client and server count differently", limit: "requests equal, tokens within 0.1 %, times within 10 % + 5 ms", timed: true,
 			severity:    invalid, // one of the two is wrong and nobody knows which
 			consequence: "at least one side counts wrongly, so no number of either can be trusted",
@@ -126,10 +147,11 @@ func runChecks() []check[*result.Run] {
 			severity:    invalid,
 			consequence: "a difference between starts or configs may be one between two engines",
 			fix:         "run all starts on one release; name it in engine.version", of: sameEngine},
-		{name: "same-machine", title: "the GPU was throttled or shared, or is another one in some starts", limit: "one model, driver and power limit; no throttling, nobody else",
-			severity:    warns, // nothing samples it yet: absent, so at most unknown
-			consequence: "a clock that was lowered or another user of the GPU would look like a property of a config",
-			fix:         "look at nvidia-smi while it runs: clocks, throttle reasons, other processes", of: sameMachine},
+		{name: "same-machine", title: "the GPU was not the same one, or not at the same clock, in all starts",
+			limit:       "one model, driver and power limit; median SM clocks within 3 %",
+			severity:    invalid,
+			consequence: "a difference between starts or configs may be one between two machines",
+			fix:         "run all starts on one machine; lock the clocks with nvidia-smi -lgc; let the GPU cool down between starts", of: sameMachine},
 		{name: "same-output", title: "the configs' answers differ in length", limit: "within 5 % at each load point",
 			severity:    invalid, // of the comparison; a single config is still what it is
 			consequence: "a config that answers shorter looks faster",

@@ -19,6 +19,7 @@ import (
 	"h100-inference-control-plane/runner/child"
 	"h100-inference-control-plane/runner/engine/catalog"
 	"h100-inference-control-plane/runner/host"
+	"h100-inference-control-plane/runner/host/sample"
 	"h100-inference-control-plane/runner/judge"
 	"h100-inference-control-plane/runner/load/calibrate"
 	"h100-inference-control-plane/runner/measure"
@@ -119,6 +120,7 @@ func (a *app) run(ctx context.Context, f *runFlags, args []string) error {
 		Root: root(f.out, simulated), Again: f.again, Redact: redactor(f.modelPath),
 		Tool: result.Tool{Version: version, Go: runtime.Version(), LoadGenerator: runner.LoadGenerator, VictoriaMetrics: measure.Version},
 		Host: h, Floor: floor, ReadyTimeout: f.readyTimeout, ModelPath: f.modelPath, NoConfirm: f.noConfirm, Synthetic: f.synthetic, Observer: ui,
+		Sampler: &sample.Sampler{StateDir: stateDir(), Tell: func(m string) { ui.line("%s", m) }},
 	}
 	results, err := r.Run(ctx, p)
 	ui.Close()

@@ -89,6 +89,7 @@ func (u *ui) Event(e runner.Event) {
 	case runner.TrialEnded, runner.TrialFailed:
 		u.endBar()
 		u.ended++
+		u.trials = max(u.trials, u.ended) // a gate that failed is measured once more
 		u.print(fmt.Sprintf("[%d/%d] %s  %s", u.ended, u.trials, e.Trial.ID, e.Message) + u.eta(e))
 	case runner.Note:
 		u.print(e.Message)
