@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 	"sim/trial":                 {"sim/model"},
 	"sim/virtual":               {"arrival", "judge", "plan", "record", "result", "sim", "sim/model", "spec", "validity", "workload"},
 	// wiring
-	"": {"arrival", "engine", "host/sample", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "report", "result", "spec", "validity", "workload"},
+	"": {"arrival", "engine", "host/sample", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "report", "result", "spec", "stats", "validity", "workload"},
 }
 
 // only names third-party packages that one folder alone may import, so that each technology has one adapter.

@@ -42,11 +42,9 @@ func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error
 		Outcome: result.Measured, Seed: t.Seed, Confirms: t.Confirms, Workload: workload.Hash(e.Workload, reqs),
 		Prompts: &result.Prompts{Distinct: workload.Distinct(reqs)},
 	}
-	if err := r.warmup(ctx, l, t, e); err != nil {
+	if doc.Warmup, err = r.warmup(ctx, l, t, e); err != nil {
 		return fmt.Errorf("trial %s: warm up: %w", t.ID, err)
 	}
-	// What the engine logged in the warm-up must be read before the window begins, or it counts as the window's.
-	pause(ctx, logLag)
 	opts, err := r.loadOptions(l, t, e, reqs)
 	if err != nil {
 		return fmt.Errorf("trial %s: %w", t.ID, err)
@@ -98,29 +96,6 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
-}
-
-// warmup sends requests of the same shapes and at the same concurrency as the trial, with other contents. Their
-// failures are not judged here: what the server refuses now it will refuse in the window, where it is counted.
-func (r *Runner) warmup(ctx context.Context, l *live, t plan.Trial, e *spec.Experiment) error {
-	if t.Warmup == 0 {
-		return nil
-	}
-	reqs, err := workload.Warmup(e.Workload, t.Seed, t.Warmup)
-	if err != nil {
-		return err
-	}
-	opts, err := r.loadOptions(l, t, e, reqs)
-	if err != nil {
-		return err
-	}
-	// An open loop warms up in a closed one, with about a second's arrivals at once.
-	opts.Concurrency = max(t.Point.Concurrency, min(t.Warmup, int(t.Point.Rate)), 1)
-	r.Observer.Event(Event{Kind: WarmupBegins, Start: &l.start, Trial: &t, Total: t.Warmup})
-	if _, err := load.Run(ctx, opts); err != nil {
-		return err
-	}
-	return context.Cause(ctx)
 }
 
 // schedule is when the requests of an open loop are sent; nil in a closed loop.

@@ -155,6 +155,7 @@ type Trial struct {
 	Seed     uint64      `json:"seed"`
 	Confirms bool        `json:"confirms,omitempty"` // measured again because a gate failed; in no median and no comparison
 	Workload string      `json:"workload_sha256"`    // of the request bytes
+	Warmup   *Warmup     `json:"warmup,omitempty"` // null = there was none
 	Window   *Window     `json:"window"`
 	Client   *Client     `json:"client"`
 	Server   *Server     `json:"server"`
@@ -174,6 +175,18 @@ type Window struct {
 	T0      time.Time `json:"t0"` // whole milliseconds
 	T1      time.Time `json:"t1"`
 	Seconds float64   `json:"seconds"`
+}
+
+// Warmup is what came before a window.
+type Warmup struct {
+	Requests int     `json:"requests"`
+	Blocks   int     `json:"blocks"`
+	Seconds  float64 `json:"seconds"`
+	JIT      int     `json:"jit"` // compile lines in the log
+	// Stable is whether the last two blocks agree and nothing was compiled in the last; null = a fixed number was asked for.
+	Stable     *bool    `json:"stable"`
+	TTFTChange *float64 `json:"ttft_change"` // of the medians of the last two blocks, last ÷ the one before − 1
+	TPOTChange *float64 `json:"tpot_change"` // the same
 }
 
 // Prompts is what of the sent prompts a reader needs to know.

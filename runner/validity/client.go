@@ -14,6 +14,27 @@ import (
 	"h100-inference-control-plane/runner/steady"
 )
 
+// settled looks at how the warm-up ended. A fixed number of requests makes no promise.
+func settled(in trial) *finding {
+	w := in.t.Warmup
+	if w == nil || w.Stable == nil {
+		return nil
+	}
+	parts := []string{plural(w.Blocks, "block")}
+	if w.TTFTChange != nil {
+		parts = append(parts, "TTFT "+signed(*w.TTFTChange))
+	}
+	if w.TPOTChange != nil {
+		parts = append(parts, "TPOT "+signed(*w.TPOTChange))
+	}
+	parts = append(parts, plural(w.JIT, "kernel")+" compiled")
+	text := strings.Join(parts, ", ")
+	if !*w.Stable {
+		return failed("%s", text)
+	}
+	return okay("%s", text)
+}
+
 // drifts looks at TTFT and TPOT of both halves; the worse one decides.
 func drifts(in trial) *finding {
 	ttft, tpot := halves(in)

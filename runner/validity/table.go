@@ -39,6 +39,10 @@ func trialChecks() []check[trial] {
 			severity:    invalid, // one compilation is a pause of up to seconds that no later request sees
 			consequence: "requests that waited for the compiler are in the latencies, above all in TTFT and the high percentiles",
 			fix:         "warm up with more requests of the measured lengths (load.warmup), then measure again", of: compiled},
+		{name: "warm-up", title: "the engine had not settled when the window began", limit: "two blocks of the warm-up agree: TTFT within 15 %, TPOT within 3 %, nothing compiled in the last", timed: true,
+			severity:    warns, // drift looks at the window itself, and decides
+			consequence: "the first requests of the window may still be slower than the later ones",
+			fix:         "warm up longer: a fixed number of requests in load.warmup", of: settled},
 		{name: "drift", title: "the second half of the window differs from the first", limit: "10 %", timed: true,
 			severity:    invalid, // a window that still changes has no single value
 			consequence: "the numbers depend on how long was measured: a warm-up that was too short, a clock that was throttled, or a queue that grows",
