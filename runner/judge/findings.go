@@ -28,7 +28,8 @@ func findings(run *result.Run) []string {
 			out = append(out, causes(run, candidate)...)
 		}
 	}
-	return append(out, waveFindings(run)...)
+	out = append(out, waveFindings(run)...)
+	return append(out, promptFinding(run)...)
 }
 
 func comparisonsOf(run *result.Run, candidate string) []result.Comparison {
@@ -293,6 +294,25 @@ func waveFindings(run *result.Run) []string {
 			Level(p), text, percent(worst)))
 	}
 	return out
+}
+
+// fewPrompts is the number of different prompts below which a mixture-of-experts model meets the same experts again and
+// again.
+const fewPrompts = 8
+
+// promptFinding warns of prompts that all are the same, or a handful.
+func promptFinding(run *result.Run) []string {
+	for _, t := range run.Trials {
+		if t.Prompts == nil || t.Client == nil || t.Client.Requests <= fewPrompts || t.Prompts.Distinct >= fewPrompts {
+			continue
+		}
+		what := fmt.Sprintf("All %d requests of a trial had the same prompt", t.Client.Requests)
+		if n := t.Prompts.Distinct; n > 1 {
+			what = fmt.Sprintf("The %d requests of a trial had only %d different prompts", t.Client.Requests, n)
+		}
+		return []string{what + ": a prefix cache could answer them all, and in a mixture-of-experts model they all go to the same experts. Real traffic does neither."}
+	}
+	return nil
 }
 
 // Level names a load point for people.
