@@ -95,6 +95,7 @@ func about(run *result.Run) [][2]string {
 	add("load", load(e.Load))
 	add("starts", fmt.Sprintf("%s per config, in this order: %s", plural(e.Starts, "engine start"), order(run.Plan.Order)))
 	add("machine", machine(run))
+	add("engine time", cost(run))
 	if !run.Started.IsZero() {
 		add("measured", fmt.Sprintf("%s, %s, with benchctl %s", run.Started.UTC().Format("2006-01-02 15:04 MST"), span(run.Ended.Sub(run.Started)), orNone(run.Tool.Version)))
 	}
@@ -229,6 +230,40 @@ func machine(run *result.Run) string {
 		parts = append(parts, "--on "+run.Where)
 	}
 	return strings.Join(parts, ", ")
+}
+
+// cost is how long engines ran and for what; a start that serves several configs counts once.
+func cost(run *result.Run) string {
+	var total, ready, warm, window float64
+	seen := map[string]bool{}
+	for _, s := range run.Starts {
+		id := fmt.Sprintf("%s/%d", s.ID, s.Attempt)
+		if seen[id] || s.EngineS == nil {
+			continue
+		}
+		seen[id] = true
+		total += *s.EngineS
+		if s.ReadyS != nil {
+			ready += *s.ReadyS
+		}
+	}
+	for _, t := range run.Trials {
+		if t.Warmup != nil {
+			warm += t.Warmup.Seconds
+		}
+		if t.Window != nil {
+			window += t.Window.Seconds
+		}
+	}
+	if total == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%s min over %s: %s min starting, %s warming up, %s measuring, %s the rest", result.Number(total/60), plural(len(seen), "engine start"),
+		result.Number(ready/60), result.Number(warm/60), result.Number(window/60), result.Number(max(0, total-ready-warm-window)/60))
+	if !run.Simulated && len(run.Host.GPUs) > 0 {
+		return text + " (GPU minutes)"
+	}
+	return text
 }
 
 // span writes a length of time in words: 3 min 20 s.
