@@ -45,7 +45,10 @@ var mayImport = map[string][]string{
 	// steady and validity: from records and documents to what may be believed
 	"steady":   {"record", "result", "stats"},
 	"validity": {"engine", "record", "result", "spec", "stats", "steady", "workload"},
-	"report":   {"engine", "metric", "plan", "record", "result", "spec", "stats"},
+	// derive is all that follows from what was recorded; verify calls it again on a folder, and reads scrapes as measure does
+	"derive": {"engine", "judge", "query", "record", "report", "result", "validity"},
+	"verify": {"derive", "engine", "judge", "measure", "plan", "query", "record", "result", "spec", "workload"},
+	"report": {"engine", "metric", "plan", "record", "result", "spec", "stats"},
 	// effects
 	"child":                     {},
 	"host":                      {"result"},
@@ -64,7 +67,7 @@ var mayImport = map[string][]string{
 	"sim":                       {"engine", "engine/flags", "sim/model"},
 	"sim/trial":                 {"sim/model"},
 	// wiring
-	"": {"arrival", "engine", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "report", "result", "spec", "validity", "workload"},
+	"": {"arrival", "derive", "engine", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "result", "spec", "workload"},
 }
 
 // only names third-party packages that one folder alone may import, so that each technology has one adapter.
@@ -178,5 +181,5 @@ var mayExit = map[string]bool{"child": true, "load/calibrate": true, "sim": true
 var pure = map[string]bool{
 	"arrival": true, "engine": true, "engine/vllm": true, "engine/sim": true, "workload": true, "record": true, "metric": true,
 	"stats": true, "query": true, "redact": true, "spec": true, "plan": true, "judge": true, "report": true, "sim/model": true, "steady": true, "validity": true,
-	"attribute": true, "sim/trial": true,
+	"attribute": true, "sim/trial": true, "derive": true, "verify": true,
 }

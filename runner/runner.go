@@ -11,14 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"h100-inference-control-plane/runner/derive"
 	"h100-inference-control-plane/runner/engine"
-	"h100-inference-control-plane/runner/judge"
 	"h100-inference-control-plane/runner/measure"
 	"h100-inference-control-plane/runner/plan"
 	"h100-inference-control-plane/runner/provision"
 	"h100-inference-control-plane/runner/redact"
 	"h100-inference-control-plane/runner/result"
-	"h100-inference-control-plane/runner/validity"
 )
 
 // LoadGenerator is the version of the load generator's behaviour. It is part of every run key: raise it when a change
@@ -219,12 +218,10 @@ func (r *Runner) finish(ctx context.Context, j *job, p *plan.Plan, stop error) (
 		return j.done, nil
 	}
 	run := r.assemble(j, p)
-	if err := validity.Fill(run, j.folder.records); err != nil {
+	if err := derive.Conclude(run, j.folder.records); err != nil {
 		return &Result{Run: run, Dir: j.folder.dir}, err
 	}
-	run.Cells = result.Cells(run.Trials)
-	judge.Run(run)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && measured(run) < len(run.Trials) {
 		run.Verdict, run.Reason = result.Inconclusive, fmt.Sprintf("interrupted: %d of %d trials are measured; run it again to go on", measured(run), len(run.Trials))
 	} else if stop != nil && measured(run) < len(run.Trials) {
 		run.Verdict, run.Reason = result.Error, r.sentence(j, stop)
