@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"h100-inference-control-plane/runner/derive"
 	"h100-inference-control-plane/runner/plan"
 	"h100-inference-control-plane/runner/record"
-	"h100-inference-control-plane/runner/report"
 	"h100-inference-control-plane/runner/result"
 )
 
@@ -77,24 +77,14 @@ func (j *job) outcome(t plan.Trial, start string) result.Trial {
 // file writes everything that is rendered from the document, and the document last.
 func (r *Runner) file(j *job, run *result.Run) error {
 	f := j.folder
-	spec, err := run.Experiment.YAML()
+	files, err := derive.Files(run, f.records)
 	if err != nil {
-		return fmt.Errorf("write spec.yaml: %w", err)
-	}
-	if err := f.write("spec.yaml", spec); err != nil {
 		return err
 	}
-	for _, c := range run.Cells {
-		name := fmt.Sprintf("results_%s_%s.txt", c.Config, pointName(c))
-		if err := f.write(name, report.Results(run, c.Config, c.Point)); err != nil {
+	for _, x := range files {
+		if err := f.write(x.Path, x.Bytes); err != nil {
 			return err
 		}
-	}
-	if err := r.fileVLLMBench(f, run); err != nil {
-		return err
-	}
-	if err := f.write("report.md", report.Markdown(run)); err != nil {
-		return err
 	}
 	if run.Files, err = f.list(); err != nil {
 		return err
@@ -104,30 +94,6 @@ func (r *Runner) file(j *job, run *result.Run) error {
 		return fmt.Errorf("write run.json: %w", err)
 	}
 	return f.write("run.json", doc)
-}
-
-// pointName is the load point in the seed's file names: c16 is c16, a rate is r2.5.
-func pointName(c result.Cell) string { return c.Point.String() }
-
-// fileVLLMBench writes each measured trial in the format of `vllm bench serve --save-result`.
-func (r *Runner) fileVLLMBench(f *folder, run *result.Run) error {
-	for _, t := range run.Trials {
-		if t.Outcome != result.Measured {
-			continue
-		}
-		recs, err := f.records(t.ID)
-		if err != nil {
-			return err
-		}
-		b, err := report.VLLMBench(run, t, recs)
-		if err != nil {
-			return fmt.Errorf("write vllm-bench/%s.json: %w", t.ID, err)
-		}
-		if err := f.write("vllm-bench/"+t.ID+".json", b); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // records reads a trial's requests back.

@@ -45,7 +45,10 @@ var mayImport = map[string][]string{
 	// steady and validity: from records and documents to what may be believed
 	"steady":   {"record", "result", "stats"},
 	"validity": {"engine", "record", "result", "spec", "stats", "steady", "workload"},
-	"report":   {"attribute", "engine", "judge", "metric", "plan", "record", "result", "spec", "stats"},
+	// derive is all that follows from what was recorded; verify calls it again on a folder, and reads scrapes as measure does
+	"derive": {"engine", "judge", "query", "record", "report", "result", "validity"},
+	"verify": {"derive", "engine", "judge", "measure", "plan", "query", "record", "result", "spec", "workload"},
+	"report": {"attribute", "engine", "judge", "metric", "plan", "record", "result", "spec", "stats"},
 	// effects
 	"child":                     {},
 	"host":                      {"result"},
@@ -66,7 +69,7 @@ var mayImport = map[string][]string{
 	"sim/trial":                 {"sim/model"},
 	"sim/virtual":               {"arrival", "judge", "plan", "record", "result", "sim", "sim/model", "spec", "validity", "workload"},
 	// wiring
-	"": {"arrival", "engine", "host/sample", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "report", "result", "spec", "stats", "validity", "workload"},
+	"": {"arrival", "derive", "engine", "host/sample", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "result", "spec", "stats", "workload"},
 }
 
 // only names third-party packages that one folder alone may import, so that each technology has one adapter.
@@ -181,5 +184,5 @@ var mayExit = map[string]bool{"child": true, "load/calibrate": true, "sim": true
 var pure = map[string]bool{
 	"arrival": true, "engine": true, "engine/vllm": true, "engine/sim": true, "workload": true, "record": true, "metric": true,
 	"stats": true, "query": true, "redact": true, "spec": true, "plan": true, "judge": true, "report": true, "sim/model": true, "steady": true, "validity": true,
-	"attribute": true, "sim/trial": true,
+	"attribute": true, "sim/trial": true, "derive": true, "verify": true,
 }

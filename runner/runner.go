@@ -11,15 +11,14 @@ import (
 	"strings"
 	"time"
 
+	"h100-inference-control-plane/runner/derive"
 	"h100-inference-control-plane/runner/engine"
 	"h100-inference-control-plane/runner/host/sample"
-	"h100-inference-control-plane/runner/judge"
 	"h100-inference-control-plane/runner/measure"
 	"h100-inference-control-plane/runner/plan"
 	"h100-inference-control-plane/runner/provision"
 	"h100-inference-control-plane/runner/redact"
 	"h100-inference-control-plane/runner/result"
-	"h100-inference-control-plane/runner/validity"
 )
 
 // LoadGenerator is the version of the load generator's behaviour. It is part of every run key: raise it when a change
@@ -250,12 +249,7 @@ func (r *Runner) confirm(p *plan.Plan, jobs []*job) *plan.Plan {
 // judge makes the document and draws every conclusion.
 func (r *Runner) judge(j *job, p *plan.Plan) (*result.Run, error) {
 	run := r.assemble(j, p)
-	if err := validity.Fill(run, j.folder.records); err != nil {
-		return run, err
-	}
-	run.Cells = result.Cells(run.Trials)
-	judge.Run(run)
-	return run, nil
+	return run, derive.Conclude(run, j.folder.records)
 }
 
 // finish judges and files one experiment.
@@ -267,7 +261,7 @@ func (r *Runner) finish(ctx context.Context, j *job, p *plan.Plan, stop error) (
 	if err != nil {
 		return &Result{Run: run, Dir: j.folder.dir}, err
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && measured(run) < len(run.Trials) {
 		run.Verdict, run.Reason = result.Inconclusive, fmt.Sprintf("interrupted: %d of %d trials are measured; run it again to go on", measured(run), len(run.Trials))
 	} else if stop != nil && measured(run) < len(run.Trials) {
 		run.Verdict, run.Reason = result.Error, r.sentence(j, stop)

@@ -2,19 +2,18 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
+	"h100-inference-control-plane/runner/derive"
 	"h100-inference-control-plane/runner/engine"
 	"h100-inference-control-plane/runner/openai"
 	"h100-inference-control-plane/runner/plan"
@@ -146,7 +145,7 @@ func (r *Runner) identify(ctx context.Context, l *live, launch engine.Launch, jo
 		if l.doc.Effective, err = l.eng.Effective(info); err != nil {
 			return fmt.Errorf("read the settings of %s: %w", l.eng.Name(), err)
 		}
-		l.doc.Differs = append(l.doc.Differs, differences(l.start.Flags, l.doc.Effective)...)
+		l.doc.Differs = append(l.doc.Differs, derive.Differences(l.start.Flags, l.doc.Effective)...)
 		for k, v := range l.doc.Effective {
 			l.doc.Effective[k] = r.clean(v)
 		}
@@ -309,32 +308,6 @@ func (r *Runner) saveStart(doc result.Start, s plan.Start, jobs map[string]*job,
 		j.memory.starts = append(j.memory.starts, d)
 	}
 	return nil
-}
-
-// differences lists the requested flags that the engine reports with another value. A flag that it does not report is
-// not in the list, and neither is one for which "auto" was asked: whatever the engine chose is what was asked for.
-func differences(flags []engine.Flag, effective map[string]any) []result.Difference {
-	var out []result.Difference
-	for _, f := range flags {
-		got, reported := effective[f.Name]
-		if !reported || f.Value == any("auto") || sameValue(f.Value, got) {
-			continue
-		}
-		out = append(out, result.Difference{Flag: f.Name, Requested: f.Value, Effective: got})
-	}
-	return out
-}
-
-// sameValue compares through JSON, where 8192 and 8192.0 are one number.
-func sameValue(a, b any) bool {
-	norm := func(v any) (out any) {
-		raw, err := json.Marshal(v)
-		if err != nil || json.Unmarshal(raw, &out) != nil {
-			return v
-		}
-		return out
-	}
-	return reflect.DeepEqual(norm(a), norm(b))
 }
 
 // dying is how long an engine that does not answer any more may take to end. vLLM's port is closed up to a second

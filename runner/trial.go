@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"h100-inference-control-plane/runner/arrival"
+	"h100-inference-control-plane/runner/derive"
 	"h100-inference-control-plane/runner/engine"
 	"h100-inference-control-plane/runner/host/sample"
 	"h100-inference-control-plane/runner/judge"
@@ -160,10 +161,7 @@ func (r *Runner) window(ctx context.Context, l *live, opts load.Options) (*load.
 // evaluate turns what was recorded into numbers and judges them.
 func (r *Runner) evaluate(ctx context.Context, l *live, j *job, doc *result.Trial, reqs []workload.Request, res *load.Result, s *measure.Scrapes, machine *sample.Log) error {
 	e := j.exp.Spec
-	labels := []query.Label{
-		{Name: "run", Value: j.runLabel()}, {Name: "experiment", Value: e.Name}, {Name: "config", Value: doc.Config},
-		{Name: "cell", Value: doc.Config + "-" + doc.Point.String()}, {Name: "trial", Value: doc.ID}, {Name: "start", Value: l.start.ID},
-	}
+	labels := derive.Labels(derive.RunLabel(j.exp.RunKey, j.memory.began), e.Name, doc)
 	in, err := r.Store.Import(ctx, measure.Trial{Labels: labels, Scrapes: s, LoadStart: res.T0, Records: res.Records, Gauges: gauges(machine.Values(s.T0, s.T1))})
 	if err != nil {
 		return fmt.Errorf("import into VictoriaMetrics: %w", err)
@@ -309,12 +307,6 @@ func pack(data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("compress: %w", err)
 	}
 	return b.Bytes(), nil
-}
-
-// runLabel is the value of the label run: the run key's first digits and when the run began, so that a repeated run in
-// a VictoriaMetrics that is kept does not meet its own past.
-func (j *job) runLabel() string {
-	return j.exp.RunKey[:keyDigits] + "-" + j.memory.began.Format("20060102T150405")
 }
 
 func loadHealth(res *load.Result) *result.LoadHealth {

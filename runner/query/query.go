@@ -326,8 +326,8 @@ func Series(expr string) []string {
 	return out
 }
 
-// leftward moves a quantile so little that it matters only to a rank that is a whole number: below it, instead of on it.
-const leftward = 1 - 0x1p-40
+// Leftward moves a quantile so little that it matters only to a rank that is a whole number: below it, instead of on it.
+const Leftward = 1 - 0x1p-40
 
 // LeftOfQuantiles rewrites expr so that each of its sample quantiles of constant order is taken a hair to the left: by
 // less than 1e-6 of the distance between two neighbours for up to a million samples. ok is false when it has none, or
@@ -361,7 +361,7 @@ func moveLeft(name *string, args *[]metricsql.Expr) bool {
 	switch strings.ToLower(*name) {
 	case "median_over_time", "median":
 		*name = map[string]string{"median": "quantile", "median_over_time": "quantile_over_time"}[strings.ToLower(*name)]
-		*args = append([]metricsql.Expr{&metricsql.NumberExpr{N: 0.5 * leftward}}, *args...)
+		*args = append([]metricsql.Expr{&metricsql.NumberExpr{N: 0.5 * Leftward}}, *args...)
 		return true
 	case "quantile_over_time", "quantile":
 		if len(*args) == 0 {
@@ -371,7 +371,7 @@ func moveLeft(name *string, args *[]metricsql.Expr) bool {
 		if !constant {
 			return false
 		}
-		(*args)[0] = &metricsql.NumberExpr{N: n.N * leftward}
+		(*args)[0] = &metricsql.NumberExpr{N: n.N * Leftward}
 		return true
 	}
 	return false

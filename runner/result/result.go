@@ -155,7 +155,7 @@ type Trial struct {
 	Seed     uint64      `json:"seed"`
 	Confirms bool        `json:"confirms,omitempty"` // measured again because a gate failed; in no median and no comparison
 	Workload string      `json:"workload_sha256"`    // of the request bytes
-	Warmup   *Warmup     `json:"warmup,omitempty"` // null = there was none
+	Warmup   *Warmup     `json:"warmup,omitempty"`   // null = there was none
 	Window   *Window     `json:"window"`
 	Client   *Client     `json:"client"`
 	Server   *Server     `json:"server"`
