@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"spec":   {"arrival", "attribute", "engine", "engine/flags", "query", "workload"},
 	"plan":   {"engine", "sim/model", "spec"},
 	"result": {"attribute", "engine", "plan", "record", "spec", "stats"},
-	"judge":  {"attribute", "engine", "plan", "result", "spec", "stats"},
+	"judge":  {"attribute", "engine", "plan", "query", "record", "result", "spec", "stats"},
 	// steady and validity: from records and documents to what may be believed
 	"steady":   {"record", "result", "stats"},
 	"validity": {"engine", "record", "result", "spec", "stats", "steady", "workload"},
@@ -67,7 +67,7 @@ var mayImport = map[string][]string{
 	"measure/measuretest":       {"measure"},
 	"sim":                       {"engine", "engine/flags", "sim/model"},
 	"sim/trial":                 {"sim/model"},
-	"sim/virtual":               {"arrival", "judge", "plan", "record", "result", "sim", "sim/model", "spec", "validity", "workload"},
+	"sim/virtual":               {"arrival", "derive", "judge", "plan", "record", "result", "sim", "sim/model", "spec", "workload"},
 	// wiring
 	"": {"arrival", "derive", "engine", "host/sample", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "result", "spec", "stats", "workload"},
 }

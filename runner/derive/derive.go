@@ -25,6 +25,17 @@ func Conclude(run *result.Run, read Records) error {
 	if err := validity.Fill(run, read); err != nil {
 		return err
 	}
+	for i := range run.Trials {
+		t := &run.Trials[i]
+		if t.Outcome != result.Measured || len(t.SLO) == 0 || run.Experiment == nil {
+			continue
+		}
+		recs, err := read(t.ID)
+		if err != nil {
+			return fmt.Errorf("objectives of %s: %w", t.ID, err)
+		}
+		judge.Precision(run.Experiment, t, recs)
+	}
 	run.Cells = result.Cells(run.Trials)
 	judge.Run(run)
 	return nil

@@ -2,7 +2,6 @@ package judge
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -312,14 +311,10 @@ func worst(g *result.Gate, j *result.Judgement) {
 	}
 	switch {
 	case j.Infinite:
-		g.Infinite, g.Worst = true, nil
+		g.Infinite, g.Worst, g.Interval = true, nil, nil
 	case v == nil || g.Infinite:
-	case g.Worst == nil:
-		g.Worst = ptr(*v)
-	case g.Max != nil:
-		g.Worst = ptr(math.Max(*g.Worst, *v))
-	default:
-		g.Worst = ptr(math.Min(*g.Worst, *v))
+	case g.Worst == nil, g.Max != nil && *v > *g.Worst, g.Max == nil && *v < *g.Worst:
+		g.Worst, g.Interval = ptr(*v), j.Interval
 	}
 }
 

@@ -572,6 +572,12 @@ func objectives(run *result.Run) []block {
 			}
 		}
 	}
+	for _, g := range run.Gates {
+		if g.Interval != nil {
+			lines = append(lines, "in brackets: where the value of endlessly many requests to that start would lie, right 19 times in 20; the verdict is by the value itself")
+			break
+		}
+	}
 	if run.Experiment != nil {
 		for _, s := range run.Experiment.SLO {
 			lines = append(lines, s.Name+" is "+s.Query)
@@ -587,7 +593,11 @@ func worst(g result.Gate) string {
 	case g.Worst == nil:
 		return none
 	}
-	return result.Quantity(*g.Worst, g.Unit)
+	text := result.Quantity(*g.Worst, g.Unit)
+	if iv := g.Interval; iv != nil {
+		text += fmt.Sprintf(" (%s to %s)", result.Quantity(iv.Low, g.Unit), result.Quantity(iv.High, g.Unit))
+	}
+	return text
 }
 
 func limit(most, least *float64, unit string) string {

@@ -403,12 +403,15 @@ type Judgement struct {
 	// WithFailures is a share in which failed requests count as misses, where Value leaves them out; null = it does not.
 	WithFailures *float64 `json:"with_failures,omitempty"`
 	Samples      *int64   `json:"samples"`
-	Max          *float64 `json:"max"`
-	Min          *float64 `json:"min"`
-	Unit         string   `json:"unit,omitempty"`
-	Gate         bool     `json:"gate"`
-	Verdict      Verdict  `json:"verdict"`
-	Reason       string   `json:"reason,omitempty"`
+	// Interval is how far this trial's requests allow Value to be known; null = it is no share or quantile of requests, or
+	// too few requests lie beyond the quantile.
+	Interval *stats.Interval `json:"interval,omitempty"`
+	Max      *float64        `json:"max"`
+	Min      *float64        `json:"min"`
+	Unit     string          `json:"unit,omitempty"`
+	Gate     bool            `json:"gate"`
+	Verdict  Verdict         `json:"verdict"`
+	Reason   string          `json:"reason,omitempty"`
 }
 
 // Cell is one config at one load point over all its starts: medians with every start's value beside them.
@@ -476,17 +479,19 @@ type Attribution struct {
 
 // Gate is one SLO of one cell: what decided the verdict.
 type Gate struct {
-	SLO      string     `json:"slo"`
-	Config   string     `json:"config"`
-	Point    spec.Point `json:"load"`
-	Gate     bool       `json:"gate"` // false: shown only (a non-gating SLO, or the comparison's baseline)
-	Verdict  Verdict    `json:"verdict"`
-	Worst    *float64   `json:"worst"` // over the starts that were judged; null = none has a value, or Infinite
-	Infinite bool       `json:"infinite,omitempty"`
-	Max      *float64   `json:"max"`
-	Min      *float64   `json:"min"`
-	Unit     string     `json:"unit,omitempty"`
-	Reason   string     `json:"reason,omitempty"`
+	SLO     string     `json:"slo"`
+	Config  string     `json:"config"`
+	Point   spec.Point `json:"load"`
+	Gate    bool       `json:"gate"` // false: shown only (a non-gating SLO, or the comparison's baseline)
+	Verdict Verdict    `json:"verdict"`
+	// Interval belongs to Worst.
+	Interval *stats.Interval `json:"interval,omitempty"`
+	Worst    *float64        `json:"worst"` // over the starts that were judged; null = none has a value, or Infinite
+	Infinite bool            `json:"infinite,omitempty"`
+	Max      *float64        `json:"max"`
+	Min      *float64        `json:"min"`
+	Unit     string          `json:"unit,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
 }
 
 // File is one file of the folder.

@@ -231,6 +231,9 @@ func (v *verifier) objectives(t *result.Trial, recs []record.Record, have bool) 
 		}
 		t.SLO = append(t.SLO, v.objective(o, was, values, labels, t))
 	}
+	if have {
+		judge.Precision(v.again.Experiment, t, recs)
+	}
 }
 
 const queryFailed = "the query failed: "

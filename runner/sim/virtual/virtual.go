@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"h100-inference-control-plane/runner/arrival"
+	"h100-inference-control-plane/runner/derive"
 	"h100-inference-control-plane/runner/judge"
 	"h100-inference-control-plane/runner/plan"
 	"h100-inference-control-plane/runner/record"
@@ -16,7 +17,6 @@ import (
 	"h100-inference-control-plane/runner/sim"
 	"h100-inference-control-plane/runner/sim/model"
 	"h100-inference-control-plane/runner/spec"
-	"h100-inference-control-plane/runner/validity"
 	"h100-inference-control-plane/runner/workload"
 )
 
@@ -47,12 +47,8 @@ func Run(p *plan.Plan, o Options) (run *result.Run, records map[string][]record.
 			return nil, nil, fmt.Errorf("virtual: start %s: %w", s.ID, err)
 		}
 	}
-	if err := validity.Fill(run, func(id string) ([]record.Record, error) { return records[id], nil }); err != nil {
-		return nil, nil, err
-	}
-	run.Cells = result.Cells(run.Trials)
-	judge.Run(run)
-	return run, records, nil
+	err = derive.Conclude(run, func(id string) ([]record.Record, error) { return records[id], nil })
+	return run, records, err
 }
 
 // start is one engine's life: all its trials in order, each after its warm-up.
