@@ -31,12 +31,17 @@ func (v *verifier) planned() {
 	v.count("run keys", 1)
 	v.plannedTrials(p)
 	if run.Plan.Estimate.Trials != len(run.Trials) {
-		v.skip("plan.order, plan.estimate", "other experiments were planned together with this one")
+		v.skip("plan.order, plan.estimate, starts[].id, starts[].block, starts[].repeat, trials[].start", "other experiments were planned together with this one")
 		return
 	}
 	run.Plan.Estimate = p.Estimate
 	run.Plan.Order = nil
 	for _, s := range p.Starts {
+		for i := range run.Starts {
+			if run.Starts[i].ID == s.ID {
+				run.Starts[i].Block, run.Starts[i].Repeat = s.Block, s.Repeat
+			}
+		}
 		for i, t := range s.Trials {
 			if !slices.ContainsFunc(s.Trials[:i], func(o plan.Trial) bool { return o.Config == t.Config }) {
 				run.Plan.Order = append(run.Plan.Order, s.ID+" "+t.Config)

@@ -22,7 +22,9 @@ func (v *verifier) starts(eng engine.Engine) error {
 	}
 	for i := range v.again.Starts {
 		s := &v.again.Starts[i]
-		v.skip("starts[] version, argv, times, facts", "what the engine said besides its settings is in its log only in parts")
+		v.skip("starts[].version, starts[].argv, starts[].facts", "what the engine said besides its settings is in its log only in parts")
+		v.skip("starts[].began, starts[].ready_seconds, starts[].engine_seconds, starts[].error", "how the start went is in no file but run.json")
+		v.log(s)
 		file := infoFile(*s)
 		_, there := v.folder.plain[file]
 		switch {
@@ -36,6 +38,17 @@ func (v *verifier) starts(eng engine.Engine) error {
 		}
 	}
 	return nil
+}
+
+// log is the file that the engine's log is in.
+func (v *verifier) log(s *result.Start) {
+	if s.Log == "" {
+		return
+	}
+	s.Log = fmt.Sprintf("server_%s_%d.log", s.Config, s.Repeat)
+	if _, there := v.folder.plain[s.Log]; !there && !v.folder.bad[s.Log] {
+		v.broken(s.Log, &unreadable{"it is not there"})
+	}
 }
 
 func infoFile(s result.Start) string {

@@ -117,7 +117,7 @@ const maxTokens = 50_000_000
 func (v *verifier) requests(t *result.Trial, recs []record.Record) {
 	w := v.again.Experiment.Workload
 	if w.File != nil {
-		v.skip("trials[].workload_sha256, prompts", "the prompt file is not in the folder")
+		v.skip("trials[].workload_sha256, trials[].prompts", "the prompt file is not in the folder")
 		return
 	}
 	each := len(w.Text)
@@ -128,12 +128,12 @@ func (v *verifier) requests(t *result.Trial, recs []record.Record) {
 		each = w.SharedPrefix.Shared + w.SharedPrefix.Own
 	}
 	if workload.Check(w) != nil || each > maxTokens/max(len(recs), 1) {
-		v.skip("trials[].workload_sha256, prompts", "the workload cannot be made again, or is too large")
+		v.skip("trials[].workload_sha256, trials[].prompts", "the workload cannot be made again, or is too large")
 		return
 	}
 	reqs, err := workload.Generate(w, t.Seed, len(recs))
 	if err != nil { // Check has passed
-		v.skip("trials[].workload_sha256, prompts", err.Error())
+		v.skip("trials[].workload_sha256, trials[].prompts", err.Error())
 		return
 	}
 	t.Workload = workload.Hash(w, reqs)
@@ -148,8 +148,8 @@ func (v *verifier) server(t *result.Trial) error {
 	if t.Server == nil {
 		return nil
 	}
-	v.skip("trials[].server.mean_running, max_kv_usage, samples", "the scrapes between the window's edges are not in the folder")
-	v.skip("trials[].server.jit, jit_kernels", "when a line of the log was read is in no file")
+	v.skip("trials[].server.mean_running, trials[].server.max_kv_usage, trials[].server.samples", "the scrapes between the window's edges are not in the folder")
+	v.skip("trials[].server.jit, trials[].server.jit_kernels", "when a line of the log was read is in no file")
 	if v.series == nil {
 		return nil
 	}

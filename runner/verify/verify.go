@@ -10,8 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
+	"strings"
 
+	"h100-inference-control-plane/runner/derive"
 	"h100-inference-control-plane/runner/engine"
 	"h100-inference-control-plane/runner/result"
 )
@@ -33,7 +36,7 @@ const (
 	OfFile     Kind = "file"     // a file that is changed, missing, extra or unreadable
 	OfDocument Kind = "document" // run.json is not what this program would write
 	OfEvidence Kind = "evidence" // a number is not what the records, scrapes or the plan give
-	OfDerived  Kind = "derived"  // a check, a cell, a gate or a verdict does not follow
+	OfDerived  Kind = "derived"  // a judgement, a check, a cell, a gate or a verdict does not follow
 	OfRendered Kind = "rendered" // a file that is made from run.json has other bytes
 )
 
@@ -79,18 +82,23 @@ func (r *Report) OK() bool { return len(r.Differences) == 0 }
 // Folder verifies one results folder. The error is ErrNoResult, result.ErrSchema (a document of another version, which
 // this program cannot judge), or that of the file system; whatever else is wrong with a folder is a difference.
 func Folder(fsys fs.FS, o Options) (*Report, error) {
+	v, err := run(fsys, o)
+	if err != nil {
+		return nil, err
+	}
+	return v.report, nil
+}
+
+func run(fsys fs.FS, o Options) (*verifier, error) {
 	f, err := open(fsys)
 	if err != nil {
 		return nil, err
 	}
-	v := &verifier{o: o, folder: f, report: &Report{Partial: f.journal}}
+	v := &verifier{o: o, folder: f, report: &Report{Partial: f.journal, Differences: []Difference{}, Recomputed: []Count{}, NotRecomputed: []Skip{}}}
 	if err := v.all(); err != nil {
 		return nil, err
 	}
-	if v.report.Differences == nil {
-		v.report.Differences = []Difference{}
-	}
-	return v.report, nil
+	return v, nil
 }
 
 // verifier is one folder on its way.
@@ -103,6 +111,7 @@ type verifier struct {
 	tree   any             // the same, as JSON
 	again  *result.Run     // what is computed again, in place of what was stored
 	series []engine.Series // nil = the engine is not known
+	made   []derive.File   // the rendered files
 	blind  bool            // some evidence cannot be read: what follows from all of it is not computed again
 }
 
@@ -152,6 +161,7 @@ func (v *verifier) all() error {
 		return fmt.Errorf("read run.json: %w", err)
 	}
 	v.planned()
+	v.skip("floor, host, tool, where, started, ended, simulated, synthetic", "what measured, and when, is in no file but run.json; what of it goes into the run key is checked with that")
 	eng, known := v.o.Engine(v.again.Experiment.Engine.Name)
 	if known {
 		if err := v.starts(eng); err != nil {
@@ -159,7 +169,7 @@ func (v *verifier) all() error {
 		}
 		v.series = eng.Series()
 	} else {
-		v.skip("starts[].effective, trials[].server", fmt.Sprintf("this program knows no engine %q", clip(v.again.Experiment.Engine.Name)))
+		v.skip("starts, trials[].server", fmt.Sprintf("this program knows no engine %q", clip(v.again.Experiment.Engine.Name)))
 	}
 	if err := v.trials(); err != nil {
 		return err
@@ -228,11 +238,28 @@ func (v *verifier) canonical(doc, again []byte) {
 	}
 }
 
+// conclusions are the parts of a trial and of the plan that rules make of numbers. A number in them is evidence.
+var (
+	conclusions = regexp.MustCompile(`^trials\[\d+\]\.(slo|reconciliation)|^(warnings|plan\.estimate)`)
+	numbers     = regexp.MustCompile(`^trials\[\d+\]\.slo\[\d+\]\.(value|samples|query)$`)
+)
+
+// kindAt tells conclusions from evidence among what is compared first. A field that the document does not have at all is
+// one that the schema did not have when it was written.
+func kindAt(kind Kind, path, stored string) Kind {
+	if conclusions.MatchString(path) && !numbers.MatchString(path) || stored == absent && !strings.HasSuffix(path, "]") {
+		return OfDerived
+	}
+	return kind
+}
+
 // compare names where the document that was computed again differs from the stored one, but for what was named before.
 func (v *verifier) compare(kind Kind) error {
 	b, err := result.Marshal(v.again)
-	if err != nil {
-		return fmt.Errorf("write what was recomputed: %w", err)
+	if err != nil { // a number out of all bounds
+		v.blind = true
+		v.differ(Difference{Kind: kind, File: result.FileName, Note: "computed again it has a value that JSON cannot hold: " + err.Error()})
+		return nil
 	}
 	tree, err := parseTree(b)
 	if err != nil {
@@ -240,9 +267,9 @@ func (v *verifier) compare(kind Kind) error {
 	}
 	diffTree("", "", v.tree, tree, func(path, about, stored, computed string) {
 		if !slices.ContainsFunc(v.report.Differences, func(d Difference) bool {
-			return d.File == result.FileName && d.Path == path && d.Kind == OfEvidence
+			return d.File == result.FileName && d.Path == path && d.Kind != OfDocument
 		}) {
-			v.differ(Difference{Kind: kind, File: result.FileName, Path: path, About: about, Stored: stored, Again: computed})
+			v.differ(Difference{Kind: kindAt(kind, path, stored), File: result.FileName, Path: path, About: about, Stored: stored, Again: computed})
 		}
 	})
 	return nil
