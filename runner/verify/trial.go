@@ -233,6 +233,12 @@ func (v *verifier) objectives(t *result.Trial, recs []record.Record, have bool) 
 	}
 	if have {
 		judge.Precision(v.again.Experiment, t, recs)
+		return
+	}
+	for i := range t.SLO {
+		if i < len(stored) && stored[i].Name == t.SLO[i].Name {
+			t.SLO[i].Interval = stored[i].Interval
+		}
 	}
 }
 
