@@ -181,5 +181,5 @@ var mayExit = map[string]bool{"child": true, "load/calibrate": true, "sim": true
 var pure = map[string]bool{
 	"arrival": true, "engine": true, "engine/vllm": true, "engine/sim": true, "workload": true, "record": true, "metric": true,
 	"stats": true, "query": true, "redact": true, "spec": true, "plan": true, "judge": true, "report": true, "sim/model": true, "steady": true, "validity": true,
-	"attribute": true, "sim/trial": true, "derive": true, "verify": true,
+	"attribute": true, "sim/trial": true, "derive": true, "verify": true, "compare": true,
 }
