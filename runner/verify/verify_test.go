@@ -400,11 +400,19 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("%s is not what it was", path)
 		}
 	}
+	older := read(t, sound)
+	replace(t, older, "run.json", `  "cpu_quota": null,`+"\n", "")
+	if files, err := verify.Refresh(older, o); err != nil || len(files) != 1 || !bytes.Equal(files[0].Bytes, read(t, sound)["run.json"].Data) {
+		t.Errorf("of a document without a field: %d files, %v", len(files), err)
+	}
 	for name, tamper := range map[string]func(f fstest.MapFS){
-		"a number":    func(f fstest.MapFS) { fix(t, f, func(run *result.Run) { run.Trials[0].Client.TTFT.P50 *= 2 }) },
-		"a raw file":  func(f fstest.MapFS) { delete(f, scrape) },
-		"an extra":    func(f fstest.MapFS) { f["x"] = &fstest.MapFile{} },
-		"a value":     func(f fstest.MapFS) { fix(t, f, func(run *result.Run) { *run.Trials[0].SLO[0].Value = 1 }) },
+		"a number":   func(f fstest.MapFS) { fix(t, f, func(run *result.Run) { run.Trials[0].Client.TTFT.P50 *= 2 }) },
+		"a raw file": func(f fstest.MapFS) { delete(f, scrape) },
+		"an extra":   func(f fstest.MapFS) { f["x"] = &fstest.MapFile{} },
+		"a value":    func(f fstest.MapFS) { fix(t, f, func(run *result.Run) { *run.Trials[0].SLO[0].Value = 1 }) },
+		"an unknown field": func(f fstest.MapFS) {
+			replace(t, f, "run.json", `"simulated": true,`, `"simulated": true, "extra": 1,`)
+		},
 		"no document": func(f fstest.MapFS) { f["run.json"] = &fstest.MapFile{Data: []byte("{")} },
 	} {
 		folder := read(t, sound)
