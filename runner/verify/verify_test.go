@@ -288,6 +288,7 @@ func TestTampered(t *testing.T) {
 	f("the workload's hash", true, trial(func(t *result.Trial) { t.Workload = strings.Repeat("0", 64) }), "evidence "+place(trialA, "workload_sha256"))
 	f("the prompts", true, trial(func(t *result.Trial) { t.Prompts.Distinct = 1 }), "evidence "+place(trialA, "prompts.distinct"))
 	f("the window's length", true, trial(func(t *result.Trial) { t.Window.Seconds *= 2 }), "evidence "+place(trialA, "window.seconds"))
+	f("a simulation as a measurement", true, edit(func(run *result.Run) { run.Simulated = false }), "evidence run.json simulated")
 	f("the run key", false, edit(func(run *result.Run) { run.RunKey = strings.Repeat("0", 64) }), "evidence run.json run_key")
 	f("another machine", false, edit(func(run *result.Run) { run.Host.Fingerprint = strings.Repeat("0", 64) }), "evidence run.json run_key")
 	f("the bound of an objective", false, edit(func(run *result.Run) { run.Experiment.SLO[0].Max *= 2 }), "evidence run.json run_key")
