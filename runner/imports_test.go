@@ -46,9 +46,10 @@ var mayImport = map[string][]string{
 	"steady":   {"record", "result", "stats"},
 	"validity": {"engine", "record", "result", "spec", "stats", "steady", "workload"},
 	// derive is all that follows from what was recorded; verify calls it again on a folder, and reads scrapes as measure does
-	"derive": {"engine", "judge", "query", "record", "report", "result", "validity"},
-	"verify": {"derive", "engine", "judge", "measure", "plan", "query", "record", "result", "spec", "workload"},
-	"report": {"attribute", "engine", "judge", "metric", "plan", "record", "result", "spec", "stats"},
+	"derive":  {"engine", "judge", "query", "record", "report", "result", "validity"},
+	"verify":  {"derive", "engine", "judge", "measure", "plan", "query", "record", "result", "spec", "workload"},
+	"compare": {"engine", "judge", "result", "spec", "stats", "workload"},
+	"report":  {"attribute", "compare", "engine", "judge", "metric", "plan", "record", "result", "spec", "stats"},
 	// effects
 	"child":                     {},
 	"host":                      {"result"},
@@ -184,5 +185,5 @@ var mayExit = map[string]bool{"child": true, "load/calibrate": true, "sim": true
 var pure = map[string]bool{
 	"arrival": true, "engine": true, "engine/vllm": true, "engine/sim": true, "workload": true, "record": true, "metric": true,
 	"stats": true, "query": true, "redact": true, "spec": true, "plan": true, "judge": true, "report": true, "sim/model": true, "steady": true, "validity": true,
-	"attribute": true, "sim/trial": true, "derive": true, "verify": true,
+	"attribute": true, "sim/trial": true, "derive": true, "verify": true, "compare": true,
 }

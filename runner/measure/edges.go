@@ -38,6 +38,15 @@ func Edges(series []engine.Series, first, last *Scrape) *Readings {
 	return r
 }
 
+// Increase is sum(increase(NAME[window])) of one counter between two scrapes, as Edges computes it; nil when it is not
+// there, or not known to be a counter.
+func Increase(name string, first, last *Scrape) *float64 {
+	if !last.grows(name) {
+		return nil
+	}
+	return increase(first, values(first), values(last), name)
+}
+
 // Slack is by how much a mean from a store may differ from the one of Edges, in the unit of the quantity: twelve digits
 // of the sums at both edges, over the number of observations. 0 = the quantity is no histogram of the scrapes.
 func Slack(series []engine.Series, q engine.Quantity, first, last *Scrape) float64 {

@@ -12,6 +12,7 @@ type Rollup struct {
 	Func   string    // in lower case, such as quantile_over_time
 	Args   []float64 // its numbers, in order, without the series
 	Series string    // the metric's name
+	Sum    bool      // it is inside sum(...): of several series with that name the sum is asked for
 }
 
 // Plain takes apart a query that is FUNC(numbers, SERIES[$window]), with the numbers before or after the series, or such
@@ -31,6 +32,7 @@ func Plain(expr string) (r Rollup, ok bool) {
 		if len(a.Args) != 1 || len(a.Modifier.Args) > 0 || a.Limit > 0 {
 			return Rollup{}, false
 		}
+		r.Sum = strings.EqualFold(a.Name, "sum")
 		e = a.Args[0]
 	}
 	f, is := e.(*metricsql.FuncExpr)

@@ -36,5 +36,10 @@ func TestPlain(t *testing.T) {
 	f("f(x[$window], y[$window])", "no")
 	f("max_over_time(rate(x[$window])[$window:])", "no")
 	f("x", "no")
+	for expr, sum := range map[string]bool{"sum(rate(x[$window]))": true, "max(rate(x[$window]))": false, "rate(x[$window])": false} {
+		if r, ok := query.Plain(expr); !ok || r.Sum != sum {
+			t.Errorf("%s: %+v, %v", expr, r, ok)
+		}
+	}
 	f("(", "no")
 }

@@ -55,7 +55,8 @@ func (v *verifier) trial(t *result.Trial) error {
 		v.blind = true
 		v.skip("trials[].client", "the requests cannot be read")
 	}
-	if err := v.server(t); err != nil {
+	counted, err := v.server(t)
+	if err != nil {
 		return err
 	}
 	v.skip("trials[].load_health", "how the load generator did its work is in no file")
@@ -66,7 +67,7 @@ func (v *verifier) trial(t *result.Trial) error {
 	}
 	t.Agree = judge.Agreement(t.Client, t.Server)
 	v.count("reconciled quantities", len(t.Agree))
-	v.objectives(t, recs, ok)
+	v.objectives(t, recs, ok, counted)
 	return nil
 }
 
@@ -143,27 +144,31 @@ func (v *verifier) requests(t *result.Trial, recs []record.Record) {
 	}
 }
 
+// counter is how much a counter of the engine grew in a trial's window; nil = it cannot be told.
+type counter func(name string) *float64
+
 // server reads the engine's counters again from both edges of the window.
-func (v *verifier) server(t *result.Trial) error {
+func (v *verifier) server(t *result.Trial) (counter, error) {
+	unknown := counter(func(string) *float64 { return nil })
 	if t.Server == nil {
-		return nil
+		return unknown, nil
 	}
 	v.skip("trials[].server.mean_running, trials[].server.max_kv_usage, trials[].server.samples", "the scrapes between the window's edges are not in the folder")
 	v.skip("trials[].server.jit, trials[].server.jit_kernels", "when a line of the log was read is in no file")
 	if v.series == nil {
-		return nil
+		return unknown, nil
 	}
 	first, ok1, err := v.scrape(t.ID, "t0", t.Window.T0)
 	if err != nil {
-		return err
+		return unknown, err
 	}
 	last, ok2, err := v.scrape(t.ID, "t1", t.Window.T1)
 	if err != nil {
-		return err
+		return unknown, err
 	}
 	if !ok1 || !ok2 {
 		v.skip("trials[].server", "a scrape cannot be read")
-		return nil
+		return unknown, nil
 	}
 	got := measure.Edges(v.series, first, last)
 	v.names(t, got)
@@ -171,10 +176,10 @@ func (v *verifier) server(t *result.Trial) error {
 	t.Server.Restarted = got.Restarted
 	if restarted != nil && *restarted || got.Restarted != nil && *got.Restarted {
 		v.skip("trials[].server counters", "the engine restarted inside the window, and what it counted between is in no file")
-		return nil
+		return unknown, nil
 	}
 	v.counters(t.Server, got, func(q engine.Quantity) float64 { return measure.Slack(v.series, q, first, last) })
-	return nil
+	return func(name string) *float64 { return measure.Increase(name, first, last) }, nil
 }
 
 // counters puts what the edges give in place of what was stored. A mean that differs by less than what VictoriaMetrics
@@ -216,7 +221,7 @@ func (v *verifier) names(t *result.Trial, got *measure.Readings) {
 }
 
 // objectives judges again. Values of queries that only VictoriaMetrics can answer are taken as they stand.
-func (v *verifier) objectives(t *result.Trial, recs []record.Record, have bool) {
+func (v *verifier) objectives(t *result.Trial, recs []record.Record, have bool, counted counter) {
 	var values map[string][]float64
 	if have {
 		values = measure.RequestValues(recs)
@@ -229,7 +234,7 @@ func (v *verifier) objectives(t *result.Trial, recs []record.Record, have bool) 
 		if i < len(stored) && stored[i].Name == o.Name {
 			was = stored[i]
 		}
-		t.SLO = append(t.SLO, v.objective(o, was, values, labels, t))
+		t.SLO = append(t.SLO, v.objective(o, was, evidence{values, counted, t.Window.Seconds}, labels, t))
 	}
 	if have {
 		judge.Precision(v.again.Experiment, t, recs)
@@ -244,7 +249,7 @@ func (v *verifier) objectives(t *result.Trial, recs []record.Record, have bool) 
 
 const queryFailed = "the query failed: "
 
-func (v *verifier) objective(o spec.SLO, was result.Judgement, values map[string][]float64, labels []query.Label, t *result.Trial) result.Judgement {
+func (v *verifier) objective(o spec.SLO, was result.Judgement, from evidence, labels []query.Label, t *result.Trial) result.Judgement {
 	m := judge.Measured{Requests: t.Client.Requests, Failed: t.Client.Failed, Value: was.Value, Samples: was.Samples}
 	scoped, err := query.Scope(o.Query, t.Window.T1.Sub(t.Window.T0), labels)
 	if err != nil {
@@ -263,25 +268,27 @@ func (v *verifier) objective(o spec.SLO, was result.Judgement, values map[string
 	case was.Value == nil && was.Reason == "the value is infinite":
 		m.Value = ptr(math.Inf(-1))
 	}
-	v.value(o, was, values, &m)
+	v.value(o, was, from, &m)
 	return judge.SLO(o, m)
 }
 
+// evidence is what an objective's value is computed from.
+type evidence struct {
+	requests map[string][]float64 // by series; nil = they cannot be read
+	counted  counter
+	seconds  float64 // of the window
+}
+
 // value computes what the query of an objective gives where it is plain, and counts its samples.
-func (v *verifier) value(o spec.SLO, was result.Judgement, values map[string][]float64, m *judge.Measured) {
-	if values == nil {
+func (v *verifier) value(o spec.SLO, was result.Judgement, from evidence, m *judge.Measured) {
+	if from.requests == nil {
 		v.skip("trials[].slo[].value", "the requests cannot be read")
 		return
 	}
-	m.Samples = samples(o.Query, values)
-	r, plain := query.Plain(o.Query)
-	if !plain || !strings.HasPrefix(r.Series, requestPrefix) {
-		v.skip("trials[].slo[].value of "+o.Name, "only VictoriaMetrics can answer its query")
-		return
-	}
-	got, summed, known := evaluate(r, values[r.Series])
+	m.Samples = samples(o.Query, from.requests)
+	got, summed, known := from.answer(o.Query)
 	if !known {
-		v.skip("trials[].slo[].value of "+o.Name, "only VictoriaMetrics can answer "+r.Func)
+		v.skip("trials[].slo[].value", "only VictoriaMetrics can answer the query of "+o.Name)
 		return
 	}
 	v.count("objectives", 1)
@@ -290,6 +297,24 @@ func (v *verifier) value(o spec.SLO, was result.Judgement, values map[string][]f
 		return
 	}
 	m.Value = got
+}
+
+// answer is the value of a plain query; see evaluate.
+func (from evidence) answer(expr string) (v *float64, summed, known bool) {
+	r, plain := query.Plain(expr)
+	switch {
+	case !plain:
+		return nil, false, false
+	case strings.HasPrefix(r.Series, requestPrefix):
+		return evaluate(r, from.requests[r.Series])
+	case !r.Sum || len(r.Args) > 0 || r.Func != "increase" && r.Func != "rate":
+		return nil, false, false
+	}
+	got := from.counted(r.Series)
+	if got != nil && r.Func == "rate" {
+		*got /= from.seconds
+	}
+	return got, true, got != nil
 }
 
 func seconds(d time.Duration) float64 {

@@ -161,13 +161,14 @@ func (v *verifier) all() error {
 		return fmt.Errorf("read run.json: %w", err)
 	}
 	v.planned()
-	v.skip("floor, host, tool, where, started, ended, simulated, synthetic", "what measured, and when, is in no file but run.json; what of it goes into the run key is checked with that")
+	v.skip("floor, host, tool, where, started, ended, synthetic", "what measured, and when, is in no file but run.json; what of it goes into the run key is checked with that")
 	eng, known := v.o.Engine(v.again.Experiment.Engine.Name)
 	if known {
 		if err := v.starts(eng); err != nil {
 			return err
 		}
 		v.series = eng.Series()
+		v.again.Simulated = eng.Simulated()
 	} else {
 		v.skip("starts, trials[].server", fmt.Sprintf("this program knows no engine %q", clip(v.again.Experiment.Engine.Name)))
 	}

@@ -288,6 +288,7 @@ func TestTampered(t *testing.T) {
 	f("the workload's hash", true, trial(func(t *result.Trial) { t.Workload = strings.Repeat("0", 64) }), "evidence "+place(trialA, "workload_sha256"))
 	f("the prompts", true, trial(func(t *result.Trial) { t.Prompts.Distinct = 1 }), "evidence "+place(trialA, "prompts.distinct"))
 	f("the window's length", true, trial(func(t *result.Trial) { t.Window.Seconds *= 2 }), "evidence "+place(trialA, "window.seconds"))
+	f("a simulation as a measurement", true, edit(func(run *result.Run) { run.Simulated = false }), "evidence run.json simulated")
 	f("the run key", false, edit(func(run *result.Run) { run.RunKey = strings.Repeat("0", 64) }), "evidence run.json run_key")
 	f("another machine", false, edit(func(run *result.Run) { run.Host.Fingerprint = strings.Repeat("0", 64) }), "evidence run.json run_key")
 	f("the bound of an objective", false, edit(func(run *result.Run) { run.Experiment.SLO[0].Max *= 2 }), "evidence run.json run_key")
@@ -400,11 +401,19 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("%s is not what it was", path)
 		}
 	}
+	older := read(t, sound)
+	replace(t, older, "run.json", `  "cpu_quota": null,`+"\n", "")
+	if files, err := verify.Refresh(older, o); err != nil || len(files) != 1 || !bytes.Equal(files[0].Bytes, read(t, sound)["run.json"].Data) {
+		t.Errorf("of a document without a field: %d files, %v", len(files), err)
+	}
 	for name, tamper := range map[string]func(f fstest.MapFS){
-		"a number":    func(f fstest.MapFS) { fix(t, f, func(run *result.Run) { run.Trials[0].Client.TTFT.P50 *= 2 }) },
-		"a raw file":  func(f fstest.MapFS) { delete(f, scrape) },
-		"an extra":    func(f fstest.MapFS) { f["x"] = &fstest.MapFile{} },
-		"a value":     func(f fstest.MapFS) { fix(t, f, func(run *result.Run) { *run.Trials[0].SLO[0].Value = 1 }) },
+		"a number":   func(f fstest.MapFS) { fix(t, f, func(run *result.Run) { run.Trials[0].Client.TTFT.P50 *= 2 }) },
+		"a raw file": func(f fstest.MapFS) { delete(f, scrape) },
+		"an extra":   func(f fstest.MapFS) { f["x"] = &fstest.MapFile{} },
+		"a value":    func(f fstest.MapFS) { fix(t, f, func(run *result.Run) { *run.Trials[0].SLO[0].Value = 1 }) },
+		"an unknown field": func(f fstest.MapFS) {
+			replace(t, f, "run.json", `"simulated": true,`, `"simulated": true, "extra": 1,`)
+		},
 		"no document": func(f fstest.MapFS) { f["run.json"] = &fstest.MapFile{Data: []byte("{")} },
 	} {
 		folder := read(t, sound)

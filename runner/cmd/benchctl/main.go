@@ -74,7 +74,7 @@ Exit codes: 0 every gate passed · 1 a gate failed · 2 bad usage or bad file ·
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &exitError{exitUsage, fmt.Errorf("%w\nhint: %s --help lists the flags", err, c.CommandPath())}
 	})
-	root.AddCommand(a.validateCmd(), a.planCmd(), a.runCmd(), a.reportCmd(), a.attributeCmd(), a.verifyCmd(), a.calibrateCmd(), a.simCmd(), a.doctorCmd())
+	root.AddCommand(a.validateCmd(), a.planCmd(), a.runCmd(), a.reportCmd(), a.attributeCmd(), a.verifyCmd(), a.compareCmd(), a.calibrateCmd(), a.simCmd(), a.doctorCmd())
 	return root
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) verifyCmd() *cobra.Command {
-	var asJSON, verbose bool
+	var asJSON, verbose, refresh bool
 	c := &cobra.Command{
 		Use:   "verify DIR...",
 		Short: "Compute results folders again from their raw records and name every difference",
@@ -32,12 +32,60 @@ Exit codes: 0 everything is equal · 1 something differs · 2 bad usage, or no r
 			if len(args) == 0 {
 				return usage("verify needs a results folder\nhint: benchctl verify results")
 			}
+			if refresh {
+				return a.refresh(args)
+			}
 			return a.verify(args, asJSON, verbose)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print everything that was found as JSON, one entry per folder")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "print every difference, and what was not computed again and why")
+	c.Flags().BoolVar(&refresh, "refresh", false, "make checks, verdicts and reports anew with this program's rules, where the evidence is sound")
 	return c
+}
+
+// refresh makes what follows from the evidence anew.
+func (a *app) refresh(args []string) error {
+	dirs, err := resultFolders(args)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		n, err := refreshFolder(dir)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.stdout, "%s: %d files written anew\n", dir, n)
+	}
+	return nil
+}
+
+func refreshFolder(dir string) (int, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return 0, &exitError{exitMachinery, fmt.Errorf("open %s: %w", dir, err)}
+	}
+	defer root.Close()
+	files, err := verify.Refresh(root.FS(), verify.Options{Engine: catalog.Get})
+	switch {
+	case errors.Is(err, verify.ErrEvidence):
+		return 0, &exitError{exitFail, fmt.Errorf("%s: %w\nhint: benchctl verify %s names everything that differs", dir, err, dir)}
+	case errors.Is(err, verify.ErrNoResult), errors.Is(err, result.ErrSchema):
+		return 0, usage("%s: %w", dir, err)
+	case err != nil:
+		return 0, &exitError{exitMachinery, fmt.Errorf("refresh %s: %w", dir, err)}
+	}
+	for _, f := range files {
+		path := filepath.Join(dir, filepath.FromSlash(f.Path))
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err == nil {
+			err = result.WriteFile(path, f.Bytes)
+		}
+		if err != nil {
+			return 0, &exitError{exitMachinery, fmt.Errorf("refresh %s: %w", dir, err)}
+		}
+	}
+	return len(files), nil
 }
 
 // verified is what was found in one folder.
@@ -228,7 +276,7 @@ func versionHint(r *verify.Report) string {
 	}
 	for _, d := range r.Differences {
 		if d.Kind == verify.OfDerived || d.Kind == verify.OfRendered {
-			return fmt.Sprintf("the folder was written by benchctl %s and this is %s; checks, verdicts and reports also differ where the rules changed in between: that benchctl tells", printable(r.WrittenBy), version)
+			return fmt.Sprintf("the folder was written by benchctl %s and this is %s; checks, verdicts and reports also differ where the rules changed in between: that benchctl tells, and --refresh makes them anew", printable(r.WrittenBy), version)
 		}
 	}
 	return ""
