@@ -20,6 +20,10 @@ func (p *Plan) Confirm(cells []Cell) *Plan {
 	out := *p
 	out.Starts = slices.Clone(p.Starts)
 	done := map[string]bool{}
+	starts := map[string]int{}
+	for _, e := range p.Experiments {
+		starts[e.Name] = e.Spec.Starts
+	}
 	for _, s := range p.Starts {
 		key := fmt.Sprint(s.Labels)
 		if done[key] {
@@ -40,7 +44,7 @@ func (p *Plan) Confirm(cells []Cell) *Plan {
 			if !slices.Contains(cells, Cell{t.Experiment, t.Config, t.Point}) {
 				continue
 			}
-			t.Repeat, t.Confirms = again.Repeat, true
+			t.Repeat, t.Confirms = starts[t.Experiment]+1, true
 			t.ID = trialID(t.Config, t.Point, t.Repeat)
 			t.Seed = trialSeed(p.Seed, t.Experiment, t.Point, t.Repeat)
 			again.Trials = append(again.Trials, t)

@@ -15,8 +15,10 @@ const maxTrials = 1_000_000
 // planned makes the plan again: the run key, which trials there are, with which seeds, and what was known beforehand.
 func (v *verifier) planned() {
 	run := v.again
-	if n, sane := trialsOf(run.Experiment); !sane || n != len(run.Trials) {
-		v.differ(Difference{Kind: OfEvidence, File: result.FileName, Path: "trials", Stored: fmt.Sprintf("%d trials", len(run.Trials)), Again: fmt.Sprintf("%d trials", n),
+	again := confirming(run)
+	first := len(run.Trials) - len(again)
+	if n, sane := trialsOf(run.Experiment); !sane || n != first {
+		v.differ(Difference{Kind: OfEvidence, File: result.FileName, Path: "trials", Stored: fmt.Sprintf("%d trials", first), Again: fmt.Sprintf("%d trials", n),
 			Note: "the experiment asks for another number of trials"})
 		return
 	}
@@ -29,8 +31,9 @@ func (v *verifier) planned() {
 	}
 	run.RunKey = p.Experiments[0].RunKey
 	v.count("run keys", 1)
-	v.plannedTrials(p)
-	if run.Plan.Estimate.Trials != len(run.Trials) {
+	p = p.Confirm(again)
+	v.plannedTrials(p, run.Plan.Estimate.Trials == first)
+	if run.Plan.Estimate.Trials != first {
 		v.skip("plan.order, plan.estimate, starts[].id, starts[].block, starts[].repeat, trials[].start", "other experiments were planned together with this one")
 		return
 	}
@@ -51,6 +54,17 @@ func (v *verifier) planned() {
 	v.warnings(p)
 }
 
+// confirming are the cells that were measured once more because a gate of them failed.
+func confirming(run *result.Run) []plan.Cell {
+	var out []plan.Cell
+	for _, t := range run.Trials {
+		if t.Confirms {
+			out = append(out, plan.Cell{Experiment: run.Experiment.Name, Config: t.Config, Point: t.Point})
+		}
+	}
+	return out
+}
+
 // trialsOf is how many trials an experiment has; sane is false for one that no file can ask for.
 func trialsOf(e *spec.Experiment) (n int, sane bool) {
 	points := len(e.Points())
@@ -60,8 +74,9 @@ func trialsOf(e *spec.Experiment) (n int, sane bool) {
 	return e.Starts * points * len(e.Configs), true
 }
 
-// plannedTrials compares trial by trial, by ID: in a run of several experiments the starts have other names and order.
-func (v *verifier) plannedTrials(p *plan.Plan) {
+// plannedTrials compares trial by trial, by ID: in a run of several experiments the starts have other names and order;
+// alone is false of one of those.
+func (v *verifier) plannedTrials(p *plan.Plan, alone bool) {
 	type place struct {
 		t     plan.Trial
 		start string
@@ -75,7 +90,6 @@ func (v *verifier) plannedTrials(p *plan.Plan) {
 			n++
 		}
 	}
-	alone := v.again.Plan.Estimate.Trials == len(v.again.Trials)
 	for i := range v.again.Trials {
 		t := &v.again.Trials[i]
 		w, ok := want[t.ID]
@@ -84,7 +98,7 @@ func (v *verifier) plannedTrials(p *plan.Plan) {
 			continue
 		}
 		v.count("planned trials", 1)
-		t.Config, t.Point, t.Repeat, t.Seed = w.t.Config, w.t.Point, w.t.Repeat, w.t.Seed
+		t.Config, t.Point, t.Repeat, t.Seed, t.Confirms = w.t.Config, w.t.Point, w.t.Repeat, w.t.Seed, w.t.Confirms
 		if !alone {
 			continue
 		}
