@@ -36,12 +36,13 @@ var mayImport = map[string][]string{
 	"provision":       {"engine"},
 	"sim/model":       {},
 	"attribute":       {"stats"},
+	"capacity":        {"stats"},
 	"stats/statstest": {"stats"},
 	// decisions
 	"spec":   {"arrival", "engine", "engine/flags", "query", "workload"},
-	"plan":   {"engine", "sim/model", "spec"},
+	"plan":   {"capacity", "engine", "sim/model", "spec"},
 	"result": {"engine", "plan", "record", "spec", "stats"},
-	"judge":  {"engine", "result", "spec", "stats"},
+	"judge":  {"capacity", "engine", "plan", "result", "spec", "stats"},
 	// steady and validity: from records and documents to what may be believed
 	"steady":   {"record", "result", "stats"},
 	"validity": {"engine", "record", "result", "spec", "stats", "steady", "workload"},
@@ -64,7 +65,7 @@ var mayImport = map[string][]string{
 	"sim":                       {"engine", "engine/flags", "sim/model"},
 	"sim/trial":                 {"sim/model"},
 	// wiring
-	"": {"arrival", "engine", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "report", "result", "spec", "validity", "workload"},
+	"": {"arrival", "capacity", "engine", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "report", "result", "spec", "validity", "workload"},
 }
 
 // only names third-party packages that one folder alone may import, so that each technology has one adapter.
@@ -178,5 +179,5 @@ var mayExit = map[string]bool{"child": true, "load/calibrate": true, "sim": true
 var pure = map[string]bool{
 	"arrival": true, "engine": true, "engine/vllm": true, "engine/sim": true, "workload": true, "record": true, "metric": true,
 	"stats": true, "query": true, "redact": true, "spec": true, "plan": true, "judge": true, "report": true, "sim/model": true, "steady": true, "validity": true,
-	"attribute": true, "sim/trial": true,
+	"attribute": true, "sim/trial": true, "capacity": true,
 }

@@ -69,7 +69,9 @@ type Bracket struct {
 	// Stopped says why a search that is not Closed goes no further; "" = it would.
 	Stopped string
 	// NotMonotone says which load held although a lower one failed; "" = none did.
-	NotMonotone  string
+	NotMonotone string
+	// Disagree are the loads between the ends on which measurements disagree, ascending: the bracket is wide because of them.
+	Disagree     []float64
 	Measurements int
 }
 
@@ -273,6 +275,9 @@ func (s Search) known(start int, ts []tally) Bracket {
 	}
 	for _, t := range ts {
 		b.Measurements += t.count() + t.invalid
+		if t.mixed() && (b.Holds == nil || t.load > *b.Holds) && (b.Fails == nil || t.load < *b.Fails) {
+			b.Disagree = append(b.Disagree, t.load)
+		}
 	}
 	return b
 }

@@ -181,7 +181,7 @@ func TestLaterStarts(t *testing.T) {
 func TestResume(t *testing.T) {
 	noisy := func(load float64, again int) capacity.Outcome {
 		rng := rand.New(rand.NewPCG(uint64(load*1000), uint64(again)))
-		return upTo(37 * math.Exp(0.05*rng.NormFloat64()))(load, again)
+		return upTo(37*math.Exp(0.05*rng.NormFloat64()))(load, again)
 	}
 	full := drive(t, whole, 1, nil, noisy)
 	for cut := range full {

@@ -55,6 +55,15 @@ type Trial struct {
 	Warmup     int        `json:"warmup"`
 	Seed       uint64     `json:"seed"` // of the workload: equal for all configs of a block, fresh across blocks
 	EstimateS  float64    `json:"estimate_seconds"`
+	// Search is set when this stands for a capacity search, whose trials follow from one another: ID names the search,
+	// Point is zero, Requests and Warmup are sums and with EstimateS of the worst case. See Measurement.
+	Search *Search `json:"search,omitempty"`
+}
+
+// Search is what of a capacity search is known before it.
+type Search struct {
+	Trials int `json:"trials"` // at most
+	Usual  int `json:"usual"`  // when measurements of one load agree
 }
 
 // Estimate is what a run will cost, as far as it is known before.
@@ -62,9 +71,10 @@ type Estimate struct {
 	EngineMinutes float64 `json:"engine_minutes"`
 	StartMinutes  float64 `json:"start_minutes"`
 	Starts        int     `json:"starts"`
-	Trials        int     `json:"trials"`
+	Trials        int     `json:"trials"` // at most, where there is a search
 	Requests      int     `json:"requests"`
-	Basis         string  `json:"basis"` // where the figures come from
+	AtMost        bool    `json:"at_most,omitempty"` // a capacity search is in it: these are upper limits
+	Basis         string  `json:"basis"`             // where the figures come from
 }
 
 // Warning is something a person should know before paying for the run.

@@ -150,7 +150,7 @@ func documents() map[string]*result.Run {
 	disagree.Trials[2].Server.OutputTokens = ptr(51000.0)
 	finish(disagree)
 
-	return map[string]*result.Run{"pass": build(2), "fail": fail, "no_data": silent, "refused": refused, "partial": partial, "one_start_simulated": sim, "disagree": disagree, "hostile": hostile(), "empty": {Schema: result.Schema, Experiment: &spec.Experiment{}}}
+	return map[string]*result.Run{"capacity": searched(3, nil), "capacity_asked": searched(1, ptr(64.0)), "pass": build(2), "fail": fail, "no_data": silent, "refused": refused, "partial": partial, "one_start_simulated": sim, "disagree": disagree, "hostile": hostile(), "empty": {Schema: result.Schema, Experiment: &spec.Experiment{}}}
 }
 
 // attacks are texts that a spec, an engine or a server can put into a document.

@@ -17,6 +17,9 @@ func Cells(trials []Trial) []Cell {
 	order := map[string]int{}
 	for i := range trials {
 		t := &trials[i]
+		if t.Outcome != Measured && t.Point == (spec.Point{}) {
+			continue // a search that did not end: no cell of its own
+		}
 		if _, seen := order[t.Config]; !seen {
 			order[t.Config] = len(order)
 		}

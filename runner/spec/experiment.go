@@ -47,6 +47,15 @@ func (e *Experiment) Points() []Point {
 	return out
 }
 
+// Extremes are load points among which the highest load that may be offered is: all points of the file, or the ends of
+// a capacity search.
+func (e *Experiment) Extremes() []Point {
+	if c := e.Load.Capacity; c != nil {
+		return []Point{c.Point(c.Range().Min), c.Point(c.Range().Max)}
+	}
+	return e.Points()
+}
+
 // Arrivals is how requests come in an open loop, fixed or searched; nil in a closed loop. The rates of a search are not
 // in it.
 func (l LoadLevels) Arrivals() *Open {

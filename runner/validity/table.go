@@ -21,7 +21,8 @@ const (
 	maxErrors         = 0.01  // ratio
 	maxLengthDiffer   = 0.05  // ratio
 	minStarts         = 3
-	minScrapes        = 20 // inside the window, for a mean of a gauge
+	minWaves          = 1.9 // of a capacity search: two, less what the first burst takes
+	minScrapes        = 20  // inside the window, for a mean of a gauge
 )
 
 // trialChecks is every check of one trial, in the order of the report. The limits are those of measurement: see
