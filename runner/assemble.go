@@ -49,6 +49,10 @@ func (r *Runner) assemble(j *job, p *plan.Plan) *result.Run {
 				configs[t.Config] = true
 				run.Plan.Order = append(run.Plan.Order, s.ID+" "+t.Config)
 			}
+			if t.Search != nil {
+				run.Trials = append(run.Trials, r.searched(t, s.ID, j)...)
+				continue
+			}
 			run.Trials = append(run.Trials, j.outcome(t, s.ID))
 		}
 	}

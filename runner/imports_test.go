@@ -36,19 +36,20 @@ var mayImport = map[string][]string{
 	"provision":       {"engine"},
 	"sim/model":       {},
 	"attribute":       {"stats"},
+	"capacity":        {"stats"},
 	"stats/statstest": {"stats"},
 	// decisions
 	"spec":   {"arrival", "attribute", "engine", "engine/flags", "query", "workload"},
-	"plan":   {"engine", "sim/model", "spec"},
+	"plan":   {"capacity", "engine", "sim/model", "spec"},
 	"result": {"attribute", "engine", "plan", "record", "spec", "stats"},
-	"judge":  {"attribute", "engine", "plan", "query", "record", "result", "spec", "stats"},
+	"judge":  {"attribute", "capacity", "engine", "plan", "query", "record", "result", "spec", "stats"},
 	// steady and validity: from records and documents to what may be believed
 	"steady":   {"record", "result", "stats"},
 	"validity": {"engine", "record", "result", "spec", "stats", "steady", "workload"},
 	// derive is all that follows from what was recorded; verify calls it again on a folder, and reads scrapes as measure does
 	"derive":  {"engine", "judge", "query", "record", "report", "result", "validity"},
 	"verify":  {"derive", "engine", "judge", "measure", "plan", "query", "record", "result", "spec", "workload"},
-	"compare": {"engine", "judge", "result", "spec", "stats", "workload"},
+	"compare": {"engine", "judge", "result", "spec", "stats", "validity", "workload"},
 	"report":  {"attribute", "compare", "engine", "judge", "metric", "plan", "record", "result", "spec", "stats"},
 	// effects
 	"child":                     {},
@@ -70,7 +71,7 @@ var mayImport = map[string][]string{
 	"sim/trial":                 {"sim/model"},
 	"sim/virtual":               {"arrival", "derive", "judge", "plan", "record", "result", "sim", "sim/model", "spec", "workload"},
 	// wiring
-	"": {"arrival", "derive", "engine", "host/sample", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "result", "spec", "stats", "workload"},
+	"": {"arrival", "capacity", "derive", "engine", "host/sample", "judge", "load", "measure", "openai", "plan", "provision", "query", "record", "redact", "result", "spec", "stats", "validity", "workload"},
 }
 
 // only names third-party packages that one folder alone may import, so that each technology has one adapter.
@@ -185,5 +186,5 @@ var mayExit = map[string]bool{"child": true, "load/calibrate": true, "sim": true
 var pure = map[string]bool{
 	"arrival": true, "engine": true, "engine/vllm": true, "engine/sim": true, "workload": true, "record": true, "metric": true,
 	"stats": true, "query": true, "redact": true, "spec": true, "plan": true, "judge": true, "report": true, "sim/model": true, "steady": true, "validity": true,
-	"attribute": true, "sim/trial": true, "derive": true, "verify": true, "compare": true,
+	"attribute": true, "sim/trial": true, "derive": true, "verify": true, "compare": true, "capacity": true,
 }

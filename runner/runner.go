@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"h100-inference-control-plane/runner/capacity"
 	"h100-inference-control-plane/runner/derive"
 	"h100-inference-control-plane/runner/engine"
 	"h100-inference-control-plane/runner/host/sample"
@@ -106,6 +107,9 @@ type job struct {
 	memory memory
 	done   *Result // set when there was nothing to do
 	broken map[string]result.Trial
+	// seed is the plan's; observed remembers what trials meant for a capacity search.
+	seed     uint64
+	observed map[string]capacity.Observation
 }
 
 // open finds or makes the folder of each experiment and reads what is already there.
@@ -117,7 +121,7 @@ func (r *Runner) open(p *plan.Plan) ([]*job, error) {
 		if err != nil {
 			return jobs, err
 		}
-		j := &job{exp: e, folder: &folder{dir: dir}, broken: map[string]result.Trial{}}
+		j := &job{exp: e, folder: &folder{dir: dir}, broken: map[string]result.Trial{}, seed: p.Seed, observed: map[string]capacity.Observation{}}
 		jobs = append(jobs, j)
 		if state == finished {
 			run, err := result.Read(dir)
@@ -146,7 +150,7 @@ func (r *Runner) open(p *plan.Plan) ([]*job, error) {
 
 // starts goes through the plan's starts in order. A nil error means that every start was tried; what failed then is in
 // the jobs.
-func (r *Runner) starts(ctx context.Context, p *plan.Plan, jobs []*job) error {
+func (r *Runner) starts(ctx context.Context, p *plan.Plan, jobs []*job) (err error) {
 	byName := map[string]*job{}
 	for _, j := range jobs {
 		byName[j.exp.Name] = j
@@ -154,7 +158,9 @@ func (r *Runner) starts(ctx context.Context, p *plan.Plan, jobs []*job) error {
 	failed := map[string]string{} // engine configuration -> why it did not start
 	for i := range p.Starts {
 		s := p.Starts[i]
-		s.Trials = remaining(s.Trials, byName)
+		if s.Trials, err = r.remaining(s.Trials, byName); err != nil {
+			return err
+		}
 		if len(s.Trials) == 0 {
 			continue
 		}
@@ -182,18 +188,27 @@ func (r *Runner) starts(ctx context.Context, p *plan.Plan, jobs []*job) error {
 	return nil
 }
 
-func remaining(ts []plan.Trial, jobs map[string]*job) []plan.Trial {
+// remaining are the trials that have no result yet, and the searches that are not at their end.
+func (r *Runner) remaining(ts []plan.Trial, jobs map[string]*job) ([]plan.Trial, error) {
 	var out []plan.Trial
 	for _, t := range ts {
 		j := jobs[t.Experiment]
 		if j.done != nil {
 			continue
 		}
-		if _, have := j.memory.trials[t.ID]; !have {
+		_, have := j.memory.trials[t.ID]
+		if t.Search != nil {
+			_, more, err := r.nextLoad(nil, t, j)
+			if err != nil {
+				return nil, err
+			}
+			have = !more
+		}
+		if !have {
 			out = append(out, t)
 		}
 	}
-	return out
+	return out, nil
 }
 
 func (r *Runner) markBroken(ts []plan.Trial, jobs map[string]*job, start string, err error) {
@@ -230,8 +245,8 @@ func (r *Runner) confirm(p *plan.Plan, jobs []*job) *plan.Plan {
 	}
 	var cells []plan.Cell
 	for _, j := range jobs {
-		if j.done != nil {
-			continue
+		if j.done != nil || j.exp.Spec.Load.Capacity != nil {
+			continue // a search measures both of its ends twice anyway
 		}
 		run, err := r.judge(j, p)
 		if err != nil || measured(run) < len(run.Trials) {
@@ -262,7 +277,7 @@ func (r *Runner) finish(ctx context.Context, j *job, p *plan.Plan, stop error) (
 		return &Result{Run: run, Dir: j.folder.dir}, err
 	}
 	if ctx.Err() != nil && measured(run) < len(run.Trials) {
-		run.Verdict, run.Reason = result.Inconclusive, fmt.Sprintf("interrupted: %d of %d trials are measured; run it again to go on", measured(run), len(run.Trials))
+		run.Verdict, run.Reason = result.Inconclusive, "interrupted: "+progress(run)+"; run it again to go on"
 	} else if stop != nil && measured(run) < len(run.Trials) {
 		run.Verdict, run.Reason = result.Error, r.sentence(j, stop)
 	}

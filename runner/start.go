@@ -115,7 +115,11 @@ func (r *Runner) serve(ctx context.Context, l *live, launch engine.Launch, jobs 
 	r.Observer.Event(Event{Kind: StartReady, Start: &l.start, Elapsed: ready})
 	for i := range l.start.Trials {
 		t := l.start.Trials[i]
-		if err := r.trial(ctx, l, t, jobs[t.Experiment]); err != nil {
+		measure := r.trial
+		if t.Search != nil {
+			measure = r.search
+		}
+		if err := measure(ctx, l, t, jobs[t.Experiment]); err != nil {
 			err = l.cause(ctx, err)
 			r.Observer.Event(Event{Kind: TrialFailed, Start: &l.start, Trial: &t, Message: oneLine(err.Error())})
 			return err
@@ -274,6 +278,11 @@ func engineLog(start string, attempt int) string {
 	return fmt.Sprintf("engine-%s-%d.log", start, attempt)
 }
 
+// serverLog is the name of an engine's log in the results folder.
+func serverLog(config string, repeat int) string {
+	return fmt.Sprintf("server_%s_%d.log", config, repeat)
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -297,7 +306,7 @@ func (r *Runner) saveStart(doc result.Start, s plan.Start, jobs map[string]*job,
 		j, d := jobs[t.Experiment], doc
 		d.Config = t.Config
 		if log != nil {
-			d.Log = fmt.Sprintf("server_%s_%d.log", t.Config, s.Repeat)
+			d.Log = serverLog(t.Config, s.Repeat)
 			if err := j.folder.write(d.Log, log); err != nil {
 				return err
 			}

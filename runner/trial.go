@@ -28,9 +28,9 @@ import (
 func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error {
 	e := j.exp.Spec
 	due := schedule(e, t)
-	if e.Load.Open != nil {
+	if o := e.Load.Arrivals(); o != nil {
 		if len(due) == 0 {
-			return fmt.Errorf("trial %s: no request is due in %v at %g requests/s: a longer duration is needed", t.ID, e.Load.Open.Duration, t.Point.Rate)
+			return fmt.Errorf("trial %s: no request is due in %v at %g requests/s: a longer duration is needed", t.ID, o.Duration, t.Point.Rate)
 		}
 		t.Requests = len(due) // a Poisson process has about as many arrivals as planned
 	}
@@ -51,8 +51,8 @@ func (r *Runner) trial(ctx context.Context, l *live, t plan.Trial, j *job) error
 		return fmt.Errorf("trial %s: %w", t.ID, err)
 	}
 	opts.Schedule, opts.Concurrency = due, t.Point.Concurrency
-	if e.Load.Open != nil {
-		opts.MaxInFlight = e.Load.Open.MaxInFlight
+	if o := e.Load.Arrivals(); o != nil {
+		opts.MaxInFlight = o.MaxInFlight
 	}
 	if e.Workload.Cache == workload.Cold {
 		if err := l.client.ResetPrefixCache(ctx); err != nil {
@@ -101,10 +101,11 @@ func pause(ctx context.Context, d time.Duration) {
 
 // schedule is when the requests of an open loop are sent; nil in a closed loop.
 func schedule(e *spec.Experiment, t plan.Trial) []time.Duration {
-	if e.Load.Open == nil {
+	o := e.Load.Arrivals()
+	if o == nil {
 		return nil
 	}
-	return arrival.Schedule(e.Load.Open.Arrival, t.Point.Rate, e.Load.Open.Duration, t.Seed)
+	return arrival.Schedule(o.Arrival, t.Point.Rate, o.Duration, t.Seed)
 }
 
 // loadOptions makes the bytes of every request ahead of time. The caller says when they are sent.

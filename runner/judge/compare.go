@@ -104,8 +104,8 @@ func believed(run *result.Run, config string, p spec.Point) (trials []*result.Tr
 func compareAll(run *result.Run) {
 	run.Comparisons = nil
 	e := run.Experiment
-	if e == nil || e.Compare == nil {
-		return
+	if e == nil || e.Compare == nil || e.Load.Capacity != nil {
+		return // the loads of a search differ from start to start: its capacities are what is compared
 	}
 	for _, candidate := range e.Compare.Candidates {
 		for _, p := range points(run) {

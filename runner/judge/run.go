@@ -160,6 +160,9 @@ func orElse(s, other string) string {
 //     does not hide it.
 //   - INCONCLUSIVE: a gate has no verdict, or a trial (of the baseline too) or the run as a whole cannot be believed.
 //   - PASS: every gate passed. Without any gate: everything was measured.
+//
+// Of a capacity search it also sets Capacity. Its gates fail nothing, because loads that fail are what it looks for; what
+// decides instead is whether each config holds what the file asks for, if it asks.
 func Run(run *result.Run) {
 	for i := range run.Trials {
 		t := &run.Trials[i]
@@ -169,6 +172,7 @@ func Run(run *result.Run) {
 	for i := range run.Cells {
 		run.Cells[i].Verdict = cell(run, &run.Cells[i])
 	}
+	run.Capacity = capacities(run)
 	run.Verdict, run.Reason = conclude(run)
 	compareAll(run)
 	attributeAll(run)
@@ -190,6 +194,11 @@ func gates(run *result.Run) []result.Gate {
 		}
 	}
 	return out
+}
+
+// searches is true for a capacity search, in which a load that fails is no failure.
+func searches(run *result.Run) bool {
+	return run.Experiment != nil && run.Experiment.Load.Capacity != nil
 }
 
 func baseline(run *result.Run) string {
@@ -217,7 +226,7 @@ func trialsOf(run *result.Run, c *result.Cell) []*result.Trial {
 
 // gate takes the worst verdict over the starts.
 func gate(run *result.Run, s spec.SLO, c *result.Cell) result.Gate {
-	g := result.Gate{SLO: s.Name, Config: c.Config, Point: c.Point, Gate: s.Gate && c.Config != baseline(run), Unit: s.Unit, Verdict: result.Pass}
+	g := result.Gate{SLO: s.Name, Config: c.Config, Point: c.Point, Gate: s.Gate && c.Config != baseline(run) && !searches(run), Unit: s.Unit, Verdict: result.Pass}
 	if s.Min != nil {
 		g.Min = ptr(*s.Min)
 	} else {
@@ -355,6 +364,9 @@ func conclude(run *result.Run) (result.Verdict, string) {
 			why += "; of the measured ones, " + tell(failed[0])
 		}
 		return result.Error, why
+	}
+	if searches(run) {
+		return concludeCapacity(run)
 	}
 	if len(failed) > 0 {
 		return result.Fail, tell(failed[0]) + more(len(failed)-1, "gate")

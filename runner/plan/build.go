@@ -201,6 +201,10 @@ func trials(g *group, repeat int, seed uint64) []Trial {
 		if repeat > m.exp.Starts {
 			continue
 		}
+		if m.exp.Load.Capacity != nil {
+			out = append(out, searchTrial(m.exp, m.config, repeat, seed))
+			continue
+		}
 		points := append([]spec.Point(nil), m.exp.Points()...)
 		if repeat%2 == 0 {
 			reverse(points)
@@ -230,10 +234,13 @@ func trialSeed(seed uint64, experiment string, p spec.Point, repeat int) uint64 
 }
 
 func requests(e *spec.Experiment, p spec.Point) int {
-	if e.Load.Closed != nil {
-		return e.Load.Closed.Requests
+	switch l := e.Load; {
+	case l.Closed != nil:
+		return l.Closed.Requests
+	case l.Capacity != nil && p.Concurrency > 0:
+		return max(l.Capacity.Requests, spec.RequestsPerPlace*p.Concurrency)
 	}
-	return max(1, int(p.Rate*e.Load.Open.Duration.Seconds()+0.5))
+	return max(1, int(p.Rate*e.Load.Arrivals().Duration.Seconds()+0.5))
 }
 
 // warmup is the number of requests before a window: what the file says, or twice what is in flight at once.

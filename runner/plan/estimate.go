@@ -80,9 +80,14 @@ func estimate(p *Plan) Estimate {
 	for _, s := range p.Starts {
 		sum += s.EstimateS
 		start += startSeconds(s)
-		e.Trials += len(s.Trials)
 		for _, t := range s.Trials {
 			e.Requests += t.Requests + t.Warmup
+			if t.Search == nil {
+				e.Trials++
+				continue
+			}
+			e.Trials += t.Search.Trials
+			e.AtMost = true
 		}
 		if b := machineFor(s.Engine, s.Sim).basis; !slices.Contains(bases, b) {
 			bases = append(bases, b)
@@ -129,8 +134,8 @@ func startSeconds(s Start) float64 {
 
 func trialSeconds(e *spec.Experiment, config string, p spec.Point) float64 {
 	n := requests(e, p) + warmup(e, p)
-	if e.Load.Open != nil {
-		return float64(warmup(e, p))/math.Max(p.Rate, 1) + e.Load.Open.Duration.Seconds() + trialExtraS
+	if o := e.Load.Arrivals(); o != nil {
+		return float64(warmup(e, p))/math.Max(p.Rate, 1) + o.Duration.Seconds() + trialExtraS
 	}
 	m := machineFor(e.Engine.Name, e.Engine.Sim)
 	tpot, ttft := m.tpot(p.Concurrency), m.ttft(p.Concurrency, promptTokens(e))
@@ -164,7 +169,7 @@ func lookup(flags []engine.Flag, name string) any {
 
 // EventsPerSecond estimates how many stream events per second the load generator must read during a trial.
 func EventsPerSecond(e *spec.Experiment, config string, p spec.Point) float64 {
-	if e.Load.Open != nil {
+	if e.Load.Arrivals() != nil {
 		return p.Rate * float64(e.Workload.Output.Tokens)
 	}
 	m := machineFor(e.Engine.Name, e.Engine.Sim)

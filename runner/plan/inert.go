@@ -153,7 +153,7 @@ func sharedTokens(e *spec.Experiment) (int, string) {
 // chunkedPrefillInert says why chunked prefill cannot act, or "": when the prompts of everything in flight fit into
 // one step, no prefill is ever split.
 func chunkedPrefillInert(e *spec.Experiment) string {
-	if e.Load.Closed == nil {
+	if e.Load.Arrivals() != nil {
 		return "" // an open loop can pile up any number of prompts
 	}
 	budget := int64(machineFor(e.Engine.Name, e.Engine.Sim).batched)
@@ -163,8 +163,8 @@ func chunkedPrefillInert(e *spec.Experiment) string {
 		}
 	}
 	top := 0
-	for _, c := range e.Load.Closed.Concurrency {
-		top = max(top, c)
+	for _, p := range e.Extremes() {
+		top = max(top, p.Concurrency)
 	}
 	tokens := promptTokens(e)
 	if need := int64(top) * int64(tokens+1); need <= budget {

@@ -56,6 +56,15 @@ type Trial struct {
 	Seed       uint64     `json:"seed"`               // of the workload: equal for all configs of a block, fresh across blocks
 	Confirms   bool       `json:"confirms,omitempty"` // measures a cell once more because a gate of it failed
 	EstimateS  float64    `json:"estimate_seconds"`
+	// Search is set when this stands for a capacity search, whose trials follow from one another: ID names the search,
+	// Point is zero, Requests and Warmup are sums and with EstimateS of the worst case. See Measurement.
+	Search *Search `json:"search,omitempty"`
+}
+
+// Search is what of a capacity search is known before it.
+type Search struct {
+	Trials int `json:"trials"` // at most
+	Usual  int `json:"usual"`  // when measurements of one load agree
 }
 
 // Estimate is what a run will cost, as far as it is known before.
@@ -63,9 +72,10 @@ type Estimate struct {
 	EngineMinutes float64 `json:"engine_minutes"`
 	StartMinutes  float64 `json:"start_minutes"`
 	Starts        int     `json:"starts"`
-	Trials        int     `json:"trials"`
+	Trials        int     `json:"trials"` // at most, where there is a search
 	Requests      int     `json:"requests"`
-	Basis         string  `json:"basis"` // where the figures come from
+	AtMost        bool    `json:"at_most,omitempty"` // a capacity search is in it: these are upper limits
+	Basis         string  `json:"basis"`             // where the figures come from
 	// Attribution is the part that is measured only to split a change over flags; its starts are among Starts. Null = none.
 	Attribution *Share `json:"attribution,omitempty"`
 }

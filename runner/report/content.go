@@ -48,6 +48,7 @@ func content(run *result.Run) []block {
 		blocks = append(blocks, list{run.Findings})
 	}
 	blocks = append(blocks, facts{about(run)})
+	blocks = append(blocks, capacityBlocks(run)...)
 	blocks = append(blocks, results(run)...)
 	blocks = append(blocks, comparisons(run)...)
 	blocks = append(blocks, attributions(run)...)
@@ -194,8 +195,20 @@ func load(l spec.LoadLevels) string {
 		return fmt.Sprintf("closed loop, %s requests at once, %d requests for each", join(l.Closed.Concurrency), l.Closed.Requests)
 	case l.Open != nil:
 		return fmt.Sprintf("open loop, %s requests per second, %s arrivals, %s each", join(l.Open.Rates), l.Open.Arrival, span(l.Open.Duration))
+	case l.Capacity != nil:
+		return searchText(l.Capacity)
 	}
 	return ""
+}
+
+// searchText says where a search looks.
+func searchText(c *spec.Capacity) string {
+	r := c.Range()
+	text := fmt.Sprintf("searched for, to %s, between %v and %v ", result.Bound(c.Resolution, "%"), r.Min, r.Max)
+	if c.Concurrency != nil {
+		return text + fmt.Sprintf("requests at once; closed loop, %d requests for each measurement or %d for each place where that is more", c.Requests, spec.RequestsPerPlace)
+	}
+	return text + fmt.Sprintf("requests per second; open loop, %s arrivals, %s each", c.Arrival, span(c.Duration))
 }
 
 func join[T any](vs []T) string {
@@ -380,6 +393,10 @@ func results(run *result.Run) []block {
 	if notes := notes(run); len(notes) > 0 {
 		blocks = append(blocks, list{notes})
 	}
+	if searches(run) {
+		t.folded, t.head[len(t.head)-1] = "Every load that was measured", "held"
+		return []block{t, list{notes(run)}}
+	}
 	if several {
 		return append(blocks, starts)
 	}
@@ -448,6 +465,9 @@ func errorCount(run *result.Run, ids ...string) string {
 }
 
 func cellVerdict(run *result.Run, c *result.Cell) string {
+	if searches(run) {
+		return held(run, c)
+	}
 	v := string(c.Verdict)
 	if v == "" {
 		return none
@@ -493,10 +513,12 @@ func notes(run *result.Run) []string {
 		out = append(out, "TPOT needs two output tokens and the server's usage")
 	}
 	out = append(out, seedStyle(run)...)
-	if c := comparisonOf(run); c != nil {
+	if c := comparisonOf(run); c != nil && !searches(run) {
 		out = append(out, fmt.Sprintf("%s %s is the baseline: it is shown and never fails the run", baselineMark, c.Baseline))
 	}
 	switch {
+	case searches(run):
+		out = append(out, "each number is the median of all measurements of that load")
 	case most > 1:
 		out = append(out, fmt.Sprintf("each number is the median of up to %s", plural(most, "start")))
 	case most == 1:
@@ -583,6 +605,10 @@ func objectives(run *result.Run) []block {
 			lines = append(lines, s.Name+" is "+s.Query)
 		}
 	}
+	if searches(run) {
+		t.folded = "Every objective at every load"
+		lines = lines[len(lines)-len(run.Experiment.SLO):] // the queries; why each load fails is in the table
+	}
 	return []block{heading{"Objectives"}, t, list{lines}}
 }
 
@@ -615,8 +641,15 @@ func gateVerdict(run *result.Run, g result.Gate) string {
 	switch {
 	case g.Gate:
 		return v
+	case searches(run) && gates(run, g.SLO):
+		return v // it decides what holds, and fails nothing
 	case isBaseline(run, g.Config):
 		return v + baselineMark
 	}
 	return v + " (no gate)"
+}
+
+// gates is true for an objective that the file gates on.
+func gates(run *result.Run, objective string) bool {
+	return slices.ContainsFunc(run.Experiment.SLO, func(s spec.SLO) bool { return s.Name == objective && s.Gate })
 }

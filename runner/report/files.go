@@ -215,7 +215,7 @@ func (b *vllmBench) target(run *result.Run, p spec.Point) {
 		b.EndpointType = "openai"
 	}
 	b.Backend = b.EndpointType
-	if o := e.Load.Open; o != nil {
+	if o := e.Load.Arrivals(); o != nil {
 		if o.Arrival == "poisson" {
 			one := 1.0
 			b.Burstiness = &one

@@ -165,7 +165,7 @@ func documents() map[string]*result.Run {
 	gpu.Trials[1].Machine.JoulesPerToken, gpu.Trials[5].Machine.JoulesPerToken = nil, nil
 	finish(gpu)
 
-	return map[string]*result.Run{"gpu": gpu, "pass": build(2), "fail": fail, "no_data": silent, "refused": refused, "partial": partial, "one_start_simulated": sim, "disagree": disagree, "hostile": hostile(), "empty": {Schema: result.Schema, Experiment: &spec.Experiment{}}}
+	return map[string]*result.Run{"capacity": searched(3, nil), "capacity_asked": searched(1, ptr(64.0)), "gpu": gpu, "pass": build(2), "fail": fail, "no_data": silent, "refused": refused, "partial": partial, "one_start_simulated": sim, "disagree": disagree, "hostile": hostile(), "empty": {Schema: result.Schema, Experiment: &spec.Experiment{}}}
 }
 
 // attacks are texts that a spec, an engine or a server can put into a document.

@@ -17,8 +17,8 @@ func Cells(trials []Trial) []Cell {
 	order := map[string]int{}
 	for i := range trials {
 		t := &trials[i]
-		if t.Confirms {
-			continue
+		if t.Confirms || t.Outcome != Measured && t.Point == (spec.Point{}) {
+			continue // a search that did not end has no cell of its own
 		}
 		if _, seen := order[t.Config]; !seen {
 			order[t.Config] = len(order)

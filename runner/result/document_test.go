@@ -66,9 +66,12 @@ func full() *result.Run {
 			Steady: &result.Steady{From: 0.1, To: 50, Seconds: 49.9, Waves: 2, FullWaves: 1, Tail: 36, RequestsPerS: ptr(2.0), OutputPerS: ptr(1000.0), InFlight: ptr(16.0), EdgeShare: ptr(0.01),
 				TTFTDrift: &result.Drift{First: 1, Second: 2, Change: 1, Noise: 0.1, N: 16}, TPOTDrift: &result.Drift{First: 1, Second: 2, Change: 1, Noise: 0.1, N: 16}, Precision: ptr(0.1), Asked: 0.03, NeedRequests: 200, Wave: "two waves"},
 			Checks:  []result.Check{{Name: "drift", Title: "it drifts", Status: result.CheckFailed, Measured: "100 %", Limit: "10 %", Invalidates: true, Consequence: "no single value", Fix: "warm up"}},
-			Verdict: result.Pass, Reason: "none"}},
-		Checks:   []result.Check{{Name: "starts", Status: result.CheckOK, Measured: "3 starts"}},
-		Gates:    []result.Gate{{SLO: "latency", Config: "default", Point: point, Gate: true, Verdict: result.Pass, Worst: ptr(0.0), Max: ptr(0.01), Unit: "%", Reason: "none"}},
+			Verdict: result.Pass, Reason: "none", Held: ptr(true)}},
+		Checks: []result.Check{{Name: "starts", Status: result.CheckOK, Measured: "3 starts"}},
+		Gates:  []result.Gate{{SLO: "latency", Config: "default", Point: point, Gate: true, Verdict: result.Pass, Worst: ptr(0.0), Max: ptr(0.01), Unit: "%", Reason: "none"}},
+		Capacity: []result.Capacity{{Config: "default", Unit: "concurrency", Value: ptr(16.0), Censored: "at-least", Low: ptr(15.0), High: ptr(18.0), Note: "none", Trials: 12, LimitedBy: "latency", AtLeast: ptr(8.0), Verdict: result.Pass, Min: 1, Max: 16,
+			Starts: []result.CapacityStart{{Start: "s01", Repeat: 1, Holds: ptr(16.0), Fails: ptr(17.0), Trials: 12, Stopped: "no", NotMonotone: "no", Disagree: []float64{16.5},
+				Limits: []result.CapacityLimit{{Objective: "latency", AtHolds: ptr(0.0), AtFails: ptr(0.1), Max: ptr(0.01), Min: ptr(0.0), Unit: "%"}}}}}},
 		Warnings: []plan.Warning{{Code: "inert-factor", Experiment: "default-vs-optimized", Factor: "enable-prefix-caching", Message: "it cannot act", Line: 3, Column: 5}},
 		Files:    []result.File{{Path: "report.md", Bytes: 10, SHA256: strings.Repeat("00", 32)}},
 	}
@@ -225,7 +228,7 @@ func TestSchemaAccepts(t *testing.T) {
 	validate(t, marshal(t, filled()))
 	least := filled()
 	least.Floor, least.Host.GPUs, least.Host.CPUQuota, least.Starts[0].Effective, least.Starts[0].ReadyS = nil, nil, nil, nil, nil
-	least.Trials[0] = result.Trial{ID: "x", Outcome: result.Missing, Verdict: result.Error}
+	least.Trials[0] = result.Trial{ID: "x", Point: least.Trials[0].Point, Outcome: result.Missing, Verdict: result.Error}
 	least.Cells = result.Cells(least.Trials)
 	least.Cells[0].Verdict = result.Error
 	validate(t, marshal(t, least))

@@ -52,6 +52,7 @@ type Run struct {
 	Findings     []string       `json:"findings,omitempty"`
 	Comparisons  []Comparison   `json:"comparisons,omitempty"`  // every candidate at every load point
 	Attributions []Attribution  `json:"attributions,omitempty"` // by candidate, load point and metric; empty unless asked for
+	Capacity     []Capacity     `json:"capacity,omitempty"`     // of each config; only of a capacity search
 	Checks       []Check        `json:"checks,omitempty"`       // about the run as a whole; those of a trial are in it
 	Warnings     []plan.Warning `json:"warnings,omitempty"`
 	Files        []File         `json:"files"` // every other file of the folder
@@ -168,6 +169,7 @@ type Trial struct {
 	SLO      []Judgement `json:"slo,omitempty"`
 	Verdict  Verdict     `json:"verdict"`
 	Reason   string      `json:"reason,omitempty"` // why the verdict is not PASS, one line
+	Held     *bool       `json:"held,omitempty"`   // of a capacity search: every gating objective was met; null = it is not believed
 }
 
 // Window is the interval that was measured, (t0, t1], on the wall clock.

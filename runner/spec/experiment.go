@@ -31,7 +31,7 @@ func (e *Experiment) Merged(config string) []engine.Flag {
 	return out
 }
 
-// Points returns the load points in the order of the file.
+// Points returns the load points in the order of the file. Those of a capacity search are not known before it: none.
 func (e *Experiment) Points() []Point {
 	var out []Point
 	switch l := e.Load; {
@@ -45,6 +45,48 @@ func (e *Experiment) Points() []Point {
 		}
 	}
 	return out
+}
+
+// Extremes are load points among which the highest load that may be offered is: all points of the file, or the ends of
+// a capacity search.
+func (e *Experiment) Extremes() []Point {
+	if c := e.Load.Capacity; c != nil {
+		return []Point{c.Point(c.Range().Min), c.Point(c.Range().Max)}
+	}
+	return e.Points()
+}
+
+// Arrivals is how requests come in an open loop, fixed or searched; nil in a closed loop. The rates of a search are not
+// in it.
+func (l LoadLevels) Arrivals() *Open {
+	if c := l.Capacity; c != nil && c.Rate != nil {
+		return &Open{Arrival: c.Arrival, Duration: c.Duration, MaxInFlight: c.MaxInFlight}
+	}
+	return l.Open
+}
+
+// Range is where the search looks, in concurrent requests or in requests per second.
+func (c *Capacity) Range() Range {
+	if c.Concurrency != nil {
+		return *c.Concurrency
+	}
+	return *c.Rate
+}
+
+// Point is a load as a load point.
+func (c *Capacity) Point(load float64) Point {
+	if c.Concurrency != nil {
+		return Point{Concurrency: int(load)}
+	}
+	return Point{Rate: load}
+}
+
+// Load is the inverse of Capacity.Point: whichever of the two numbers the point has.
+func (p Point) Load() float64 {
+	if p.Concurrency > 0 {
+		return float64(p.Concurrency)
+	}
+	return p.Rate
 }
 
 // String is the short name of a load point: "c16" in closed loop, "r2.5" in open loop. It is unique within an
@@ -90,10 +132,22 @@ func (e *Experiment) CanonicalJSON() ([]byte, error) {
 
 // loadJSON and openJSON are the forms in JSON, where times are in seconds.
 type loadJSON struct {
-	Closed  *Closed   `json:"closed,omitempty"`
-	Open    *openJSON `json:"open,omitempty"`
-	Warmup  int       `json:"warmup"`
-	Timeout float64   `json:"timeout_seconds"`
+	Closed   *Closed       `json:"closed,omitempty"`
+	Open     *openJSON     `json:"open,omitempty"`
+	Capacity *capacityJSON `json:"capacity,omitempty"`
+	Warmup   int           `json:"warmup"`
+	Timeout  float64       `json:"timeout_seconds"`
+}
+
+type capacityJSON struct {
+	Concurrency *Range          `json:"concurrency,omitempty"`
+	Rate        *Range          `json:"rate,omitempty"`
+	Requests    int             `json:"requests,omitempty"`
+	Arrival     arrival.Process `json:"arrival,omitempty"`
+	Duration    float64         `json:"duration_seconds,omitempty"`
+	MaxInFlight int             `json:"max_in_flight,omitempty"`
+	Resolution  float64         `json:"resolution"`
+	AtLeast     *float64        `json:"at_least,omitempty"`
 }
 
 type openJSON struct {
@@ -109,6 +163,9 @@ func (l LoadLevels) MarshalJSON() ([]byte, error) {
 	if o := l.Open; o != nil {
 		out.Open = &openJSON{o.Rates, o.Arrival, o.Duration.Seconds(), o.MaxInFlight}
 	}
+	if c := l.Capacity; c != nil {
+		out.Capacity = &capacityJSON{c.Concurrency, c.Rate, c.Requests, c.Arrival, c.Duration.Seconds(), c.MaxInFlight, c.Resolution, c.AtLeast}
+	}
 	return json.Marshal(out)
 }
 
@@ -121,6 +178,9 @@ func (l *LoadLevels) UnmarshalJSON(b []byte) error {
 	*l = LoadLevels{Closed: in.Closed, Warmup: in.Warmup, Timeout: seconds(in.Timeout)}
 	if o := in.Open; o != nil {
 		l.Open = &Open{o.Rates, o.Arrival, seconds(o.Duration), o.MaxInFlight}
+	}
+	if c := in.Capacity; c != nil {
+		l.Capacity = &Capacity{c.Concurrency, c.Rate, c.Requests, c.Arrival, seconds(c.Duration), c.MaxInFlight, c.Resolution, c.AtLeast}
 	}
 	return nil
 }

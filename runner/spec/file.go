@@ -73,10 +73,11 @@ type fileOutput struct {
 }
 
 type fileLoad struct {
-	Closed  *fileClosed `json:"closed,omitempty" eg:"{concurrency: [16, 64], requests: 200}" jsonschema_description:"A number of requests in flight at all times."`
-	Open    *fileOpen   `json:"open,omitempty" eg:"{rates: [2, 4], duration: 60s}" jsonschema_description:"Requests at times that do not depend on the answers."`
-	Warmup  *int        `json:"warmup,omitempty" jsonschema:"minimum=0,maximum=100000" eg:"32" jsonschema_description:"Requests before each window. Left out, the plan chooses."`
-	Timeout *duration   `json:"timeout,omitempty" eg:"10m" jsonschema_description:"Longest time a request may take; 10m unless given."`
+	Closed   *fileClosed   `json:"closed,omitempty" eg:"{concurrency: [16, 64], requests: 200}" jsonschema_description:"A number of requests in flight at all times."`
+	Open     *fileOpen     `json:"open,omitempty" eg:"{rates: [2, 4], duration: 60s}" jsonschema_description:"Requests at times that do not depend on the answers."`
+	Capacity *fileCapacity `json:"capacity,omitempty" eg:"{concurrency: {max: 256}, requests: 200}" jsonschema_description:"Look for the highest load at which every gating objective is met."`
+	Warmup   *int          `json:"warmup,omitempty" jsonschema:"minimum=0,maximum=100000" eg:"32" jsonschema_description:"Requests before each window. Left out, the plan chooses."`
+	Timeout  *duration     `json:"timeout,omitempty" eg:"10m" jsonschema_description:"Longest time a request may take; 10m unless given."`
 }
 
 type fileClosed struct {
@@ -89,6 +90,27 @@ type fileOpen struct {
 	Arrival     string   `json:"arrival,omitempty" jsonschema:"enum=constant,enum=poisson,default=poisson" eg:"poisson" jsonschema_description:"How the times between requests are distributed."`
 	Duration    duration `json:"duration" eg:"60s" jsonschema_description:"How long requests are sent at each rate."`
 	MaxInFlight *int     `json:"max_in_flight,omitempty" jsonschema:"minimum=1,maximum=100000" eg:"512" jsonschema_description:"Most requests in flight; a run that reaches it says so. None unless given."`
+}
+
+type fileCapacity struct {
+	Concurrency *fileWholes `json:"concurrency,omitempty" eg:"{min: 1, max: 256}" jsonschema_description:"Look for a number of requests in flight, between these. Needs requests."`
+	Rate        *fileRates  `json:"rate,omitempty" eg:"{min: 0.5, max: 50}" jsonschema_description:"Look for a number of requests per second, between these. Needs duration."`
+	Requests    *int        `json:"requests,omitempty" jsonschema:"minimum=1,maximum=10000000" eg:"200" jsonschema_description:"Requests per measurement; four times the concurrency where that is more."`
+	Arrival     string      `json:"arrival,omitempty" jsonschema:"enum=constant,enum=poisson,default=poisson" eg:"poisson" jsonschema_description:"How the times between requests are distributed. Only with rate."`
+	Duration    *duration   `json:"duration,omitempty" eg:"60s" jsonschema_description:"How long requests are sent at each rate."`
+	MaxInFlight *int        `json:"max_in_flight,omitempty" jsonschema:"minimum=1,maximum=100000" eg:"512" jsonschema_description:"Most requests in flight. Only with rate; none unless given."`
+	Resolution  *step       `json:"resolution,omitempty" eg:"5%" jsonschema_description:"How close the highest load that holds and the lowest that fails must come; 5% unless given."`
+	AtLeast     *float64    `json:"at_least,omitempty" jsonschema:"exclusiveMinimum=0,maximum=100000" eg:"32" jsonschema_description:"What every config but the baseline must hold for the run to pass. Nothing unless given."`
+}
+
+type fileWholes struct {
+	Min *int `json:"min,omitempty" jsonschema:"minimum=1,maximum=10000,default=1" eg:"1" jsonschema_description:"Where the search begins."`
+	Max int  `json:"max" jsonschema:"minimum=1,maximum=10000" eg:"256" jsonschema_description:"The most that is tried."`
+}
+
+type fileRates struct {
+	Min *float64 `json:"min,omitempty" jsonschema:"exclusiveMinimum=0,maximum=100000,default=1" eg:"0.5" jsonschema_description:"Where the search begins."`
+	Max float64  `json:"max" jsonschema:"exclusiveMinimum=0,maximum=100000" eg:"50" jsonschema_description:"The most that is tried."`
 }
 
 type fileSLO struct {

@@ -158,10 +158,27 @@ func loadBlock(l LoadLevels) block {
 	if o := l.Open; o != nil {
 		b = append(b, pair{"open", block{{"rates", anyList(o.Rates)}, {"arrival", string(o.Arrival)}, {"duration", short(o.Duration)}, {"max_in_flight", orNone(o.MaxInFlight)}}})
 	}
+	if c := l.Capacity; c != nil {
+		b = append(b, pair{"capacity", capacityBlock(c)})
+	}
 	if l.Warmup != WarmupAuto {
 		b = append(b, pair{"warmup", l.Warmup})
 	}
 	return append(b, pair{"timeout", short(l.Timeout)})
+}
+
+func capacityBlock(c *Capacity) block {
+	r := c.Range()
+	limits := block{{"min", r.Min}, {"max", r.Max}}
+	b := block{{"concurrency", limits}, {"requests", c.Requests}}
+	if c.Rate != nil {
+		b = block{{"rate", limits}, {"arrival", string(c.Arrival)}, {"duration", short(c.Duration)}, {"max_in_flight", orNone(c.MaxInFlight)}}
+	}
+	b = append(b, pair{"resolution", c.Resolution})
+	if c.AtLeast != nil {
+		b = append(b, pair{"at_least", *c.AtLeast})
+	}
+	return b
 }
 
 func sloList(slos []SLO) any {

@@ -18,6 +18,8 @@ import (
 const (
 	defaultTimeout       = 10 * time.Minute
 	defaultMinimumEffect = 0.03
+	defaultResolution    = 0.05
+	defaultSearchMin     = 1
 	defaultSpeed         = 1
 	oneAtATime           = "one-at-a-time"
 	fullDesign           = "full"
@@ -45,6 +47,7 @@ func (r *reader) resolve(f *fileExperiment) *Experiment {
 	if f.Budget != nil {
 		e.Budget = &Budget{GPUMinutes: f.Budget.GPUMinutes}
 	}
+	r.searchable(e)
 	r.fits(e)
 	e.Positions = r.keys
 	return e
@@ -209,6 +212,9 @@ func (r *reader) load(f *fileLoad) LoadLevels {
 			}
 		}
 	}
+	if f.Capacity != nil {
+		l.Capacity = r.capacity(f.Capacity)
+	}
 	return l
 }
 
@@ -217,13 +223,18 @@ func (r *reader) exactlyOneOfLoad() {
 	if !ok || r.faulty("load") {
 		return
 	}
-	_, closed := r.nodes["load.closed"]
-	_, open := r.nodes["load.open"]
+	kinds := []string{"closed", "open", "capacity"}
+	var found []string
+	for _, k := range kinds {
+		if _, ok := r.nodes["load."+k]; ok {
+			found = append(found, k)
+		}
+	}
 	switch {
-	case closed && open:
-		r.on("load.open", "load has both closed and open", "choose one; a second experiment file can have the other, and shares the engine starts")
-	case !closed && !open && !r.anyUnknown("load", []string{"closed", "open", "warmup", "timeout"}):
-		r.at(n, "load has neither closed nor open", "for example closed: {concurrency: [16, 64], requests: 200}")
+	case len(found) > 1:
+		r.on("load."+found[1], fmt.Sprintf("load has both %s and %s", found[0], found[1]), "choose one; a second experiment file can have the other, and shares the engine starts")
+	case len(found) == 0 && !r.anyUnknown("load", append(kinds, "warmup", "timeout")):
+		r.at(n, "load has none of closed, open and capacity", "for example closed: {concurrency: [16, 64], requests: 200}")
 	}
 }
 

@@ -110,6 +110,13 @@ func (share) JSONSchema() *jsonschema.Schema {
 	}
 }
 
+// JSONSchema is that of a share with a least value.
+func (step) JSONSchema() *jsonschema.Schema {
+	s := share(0).JSONSchema()
+	s.OneOf[0].Minimum, s.Default = "0.01", "5%"
+	return s
+}
+
 func oneOrMany(one *jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{OneOf: []*jsonschema.Schema{one, {Type: "array", Items: one, MinItems: size(1), MaxItems: size(50), UniqueItems: true}}}
 }
@@ -163,9 +170,14 @@ func (filePrompt) JSONSchemaExtend(s *jsonschema.Schema) {
 	s.MinProperties, s.MaxProperties = size(1), size(1)
 }
 
-// JSONSchemaExtend adds what the structs cannot say: closed or open.
+// JSONSchemaExtend adds what the structs cannot say: closed, open or a search.
 func (fileLoad) JSONSchemaExtend(s *jsonschema.Schema) {
-	s.OneOf = []*jsonschema.Schema{{Required: []string{"closed"}}, {Required: []string{"open"}}}
+	s.OneOf = []*jsonschema.Schema{{Required: []string{"closed"}}, {Required: []string{"open"}}, {Required: []string{"capacity"}}}
+}
+
+// JSONSchemaExtend adds what the structs cannot say: concurrency with requests, or a rate with a duration.
+func (fileCapacity) JSONSchemaExtend(s *jsonschema.Schema) {
+	s.OneOf = []*jsonschema.Schema{{Required: []string{"concurrency", "requests"}}, {Required: []string{"rate", "duration"}}}
 }
 
 // JSONSchemaExtend adds what the structs cannot say: max or min.
@@ -178,6 +190,9 @@ func (LoadLevels) JSONSchemaExtend(s *jsonschema.Schema) { inSeconds(s, "timeout
 
 // JSONSchemaExtend gives the result document's schema the names and units that LoadLevels.MarshalJSON writes.
 func (Open) JSONSchemaExtend(s *jsonschema.Schema) { inSeconds(s, "duration") }
+
+// JSONSchemaExtend gives the result document's schema the names and units that LoadLevels.MarshalJSON writes.
+func (Capacity) JSONSchemaExtend(s *jsonschema.Schema) { inSeconds(s, "duration") }
 
 func inSeconds(s *jsonschema.Schema, name string) {
 	if s.Properties == nil {

@@ -65,13 +65,14 @@ type Config struct {
 	Derived *Derived `json:"derived,omitempty"`
 }
 
-// LoadLevels says how requests are offered. Exactly one of Closed and Open is set. In JSON its times are in seconds:
-// timeout_seconds, and duration_seconds of Open.
+// LoadLevels says how requests are offered. Exactly one of Closed, Open and Capacity is set. In JSON its times are in
+// seconds: timeout_seconds, and duration_seconds of Open and Capacity.
 type LoadLevels struct {
-	Closed  *Closed       `json:"closed,omitempty"`
-	Open    *Open         `json:"open,omitempty"`
-	Warmup  int           `json:"warmup"`  // requests before each window; 0 = none, WarmupAuto = plan chooses (twice the concurrency, at least 8)
-	Timeout time.Duration `json:"timeout"` // per request; default 10 min
+	Closed   *Closed       `json:"closed,omitempty"`
+	Open     *Open         `json:"open,omitempty"`
+	Capacity *Capacity     `json:"capacity,omitempty"`
+	Warmup   int           `json:"warmup"`  // requests before each window; 0 = none, WarmupAuto = plan chooses (twice the concurrency, at least 8)
+	Timeout  time.Duration `json:"timeout"` // per request; default 10 min
 }
 
 // Closed keeps a number of requests in flight.
@@ -87,6 +88,33 @@ type Open struct {
 	Duration    time.Duration   `json:"duration"`
 	MaxInFlight int             `json:"max_in_flight,omitempty"` // 0 = no cap; a cap that is ever reached is reported
 }
+
+// Capacity looks for the highest load at which every gating objective is met. Exactly one of Concurrency and Rate is
+// set, and with it either Requests or Arrival and Duration.
+type Capacity struct {
+	Concurrency *Range          `json:"concurrency,omitempty"` // whole numbers of requests in flight, within 1..10,000
+	Rate        *Range          `json:"rate,omitempty"`        // requests per second, above 0
+	Requests    int             `json:"requests,omitempty"`    // closed loop: of a measurement, or RequestsPerPlace times the concurrency where that is more
+	Arrival     arrival.Process `json:"arrival,omitempty"`     // open loop
+	Duration    time.Duration   `json:"duration,omitempty"`    // open loop: of a measurement
+	MaxInFlight int             `json:"max_in_flight,omitempty"`
+	Resolution  float64         `json:"resolution"`         // the search ends when the lowest load that fails is at most 1 + this times the highest that holds; MinResolution to below 1
+	AtLeast     *float64        `json:"at_least,omitempty"` // what a config must hold for the run to pass; nil = nothing is asked for
+}
+
+// Range is where a search looks: 0 < Min < Max, in the unit of the load.
+type Range struct {
+	Min float64 `json:"min"`
+	Max float64 `json:"max"`
+}
+
+const (
+	// RequestsPerPlace is how many requests a capacity search sends for each place of a closed loop, at least: with fewer
+	// than a few waves, the first burst and the last stragglers are most of what is measured.
+	RequestsPerPlace = 4
+	// MinResolution is the finest step of a capacity search. Starts differ by more.
+	MinResolution = 0.01
+)
 
 // Point is one load level.
 type Point struct {

@@ -96,7 +96,7 @@ func (b *bound) sane(r *reader, n ast.Node, path string) bool {
 // share is a ratio: 0.03, or 3%.
 type share float64
 
-func (s *share) read(r *reader, n ast.Node, path string, _ rules) bool {
+func (s *share) read(r *reader, n ast.Node, path string, ru rules) bool {
 	var f float64
 	if t, isText := n.(*ast.StringNode); isText {
 		var ok bool
@@ -111,7 +111,7 @@ func (s *share) read(r *reader, n ast.Node, path string, _ rules) bool {
 		}
 	}
 	if f < 0 || f >= 1 {
-		hint := "a change smaller than this does not matter; for example 3% or 0.03"
+		hint := forExample(path, ru.example)
 		if f >= 1 && f <= 100 {
 			hint = fmt.Sprintf("write %v%% if that is what you mean", f)
 		}
@@ -119,6 +119,20 @@ func (s *share) read(r *reader, n ast.Node, path string, _ rules) bool {
 		return false
 	}
 	*s = share(f)
+	return true
+}
+
+// step is a share that a search can reach.
+type step share
+
+func (s *step) read(r *reader, n ast.Node, path string, ru rules) bool {
+	if !(*share)(s).read(r, n, path, ru) {
+		return false
+	}
+	if *s < MinResolution {
+		r.at(n, fmt.Sprintf("%s%s is out of range: want %s or more", prefix(path), excerpt(source(n)), asPercent(MinResolution)), "engine starts differ by more than that; "+forExample(path, ru.example))
+		return false
+	}
 	return true
 }
 

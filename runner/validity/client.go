@@ -259,7 +259,8 @@ var quantileQuery = regexp.MustCompile(`quantile_over_time\(\s*(0?\.\d+)\s*,\s*b
 // quantileGate looks for gates on percentiles. With n requests all of them are below the true q-quantile with the
 // probability qⁿ; n must bring that to 1 % (order statistics: David and Nagaraja, Order Statistics, 2003, § 7.1).
 func quantileGate(in trial) *finding {
-	if c := in.exp.Compare; c != nil && c.Baseline == in.t.Config {
+	searched := in.exp.Load.Capacity != nil // there the objectives decide what the baseline holds, too
+	if c := in.exp.Compare; c != nil && c.Baseline == in.t.Config && !searched {
 		return nil // the baseline is not gated
 	}
 	n, need, name := in.client.Succeeded, 0, ""
@@ -279,7 +280,11 @@ func quantileGate(in trial) *finding {
 	if need == 0 {
 		return nil
 	}
-	return limited(float64(need), float64(n), plural(n, "request"), fmt.Sprintf("%s needs %d", name, need))
+	f := limited(float64(need), float64(n), plural(n, "request"), fmt.Sprintf("%s needs %d", name, need))
+	if searched {
+		f.fix = "raise load.capacity.requests (or duration), or hold a lower percentile"
+	}
+	return f
 }
 
 func windowLength(in trial) *finding {
@@ -293,6 +298,13 @@ func windowLength(in trial) *finding {
 	text := fmt.Sprintf("%s long, %s waves: throughput to ± %s", result.Seconds(s.Seconds), result.Number(s.Waves), result.Percent(*s.Precision))
 	f := okay("%s", text)
 	f.limit = fmt.Sprintf("two waves, and ± %s", result.Bound(s.Asked, "%"))
+	if in.exp.Load.Capacity != nil { // it asks for no throughput, only for a window that is one
+		f.limit = "two waves"
+		if s.Waves < minWaves {
+			f.status, f.fix = result.CheckFailed, "raise load.capacity.requests"
+		}
+		return f
+	}
 	if s.NeedRequests > 0 {
 		f.status = result.CheckFailed
 		f.fix = fmt.Sprintf("raise load.closed.requests to %d", s.NeedRequests)

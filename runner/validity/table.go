@@ -21,6 +21,7 @@ const (
 	maxErrors         = 0.01  // ratio
 	maxLengthDiffer   = 0.05  // ratio
 	minStarts         = 3
+	minWaves          = 1.9  // of a capacity search: two, less what the first burst takes
 	minScrapes        = 20   // inside the window, for a mean of a gauge
 	maxSteal          = 0.05 // ratio of all processors' time
 	maxThrottled      = 0.01 // ratio of the window

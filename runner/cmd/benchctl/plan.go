@@ -55,20 +55,38 @@ func writePlan(w io.Writer, p *plan.Plan) {
 	for _, s := range p.Starts {
 		fmt.Fprintf(tw, "%s\t%d\t%s\t\t\t\t\t%s\n", s.ID, s.Block, strings.Join(s.Labels, " + "), clock(s.EstimateS))
 		for _, t := range s.Trials {
+			if t.Search != nil {
+				fmt.Fprintf(tw, "\t\t\t%s\t≤ %d\t≤ %d\t%d\t≤ %s\n", searchText(t), t.Requests, t.Warmup, t.Seed, clock(t.EstimateS))
+				continue
+			}
 			fmt.Fprintf(tw, "\t\t\t%s\t%d\t%d\t%d\t%s\n", t.ID, t.Requests, t.Warmup, t.Seed, clock(t.EstimateS))
 		}
 	}
 	tw.Flush()
 	e := p.Estimate
-	fmt.Fprintf(w, "\n%d starts, %d trials, %d requests: about %s of engine time, of which %s is starting engines\n",
-		e.Starts, e.Trials, e.Requests, clock(e.EngineMinutes*60), clock(e.StartMinutes*60))
+	about := "about"
+	if e.AtMost {
+		about = "at most"
+	}
+	fmt.Fprintf(w, "\n%d starts, %d trials, %d requests: %s %s of engine time, of which %s is starting engines\n",
+		e.Starts, e.Trials, e.Requests, about, clock(e.EngineMinutes*60), clock(e.StartMinutes*60))
+	if e.AtMost {
+		fmt.Fprintln(w, "what a capacity search measures follows from what it finds; these are upper limits, with every search at its highest load")
+	}
 	if at := e.Attribution; at != nil {
 		fmt.Fprintf(w, "of these, %d starts of %d configs in between (%s) are for splitting the change over the flags; without attribute: true they are not made\n",
 			at.Starts, at.Configs, clock(at.EngineMinutes*60))
 	}
-	fmt.Fprintf(w, "a gate that fails is measured once more before it counts: one more start for each config that failed\n")
+	if !e.AtMost {
+		fmt.Fprintf(w, "a gate that fails is measured once more before it counts: one more start for each config that failed\n")
+	}
 	fmt.Fprintf(w, "basis: %s\n", e.Basis)
 	writeWarnings(w, p)
+}
+
+// searchText names a search, whose trials are not known ahead.
+func searchText(t plan.Trial) string {
+	return fmt.Sprintf("%s: at most %d trials, usually %d or fewer", t.ID, t.Search.Trials, t.Search.Usual)
 }
 
 func writeWarnings(w io.Writer, p *plan.Plan) {

@@ -257,7 +257,7 @@ func checkFloor(p *plan.Plan, floor *result.Floor, beyond bool) error {
 	}
 	for _, e := range p.Experiments {
 		for _, c := range e.Spec.Configs {
-			for _, point := range e.Spec.Points() {
+			for _, point := range e.Spec.Extremes() {
 				if err := calibrate.Allowed(plan.EventsPerSecond(e.Spec, c.Name, point), floor); err != nil {
 					return usage("%s, %s at %s: %w\nhint: a lower load, a machine with more cores, or --beyond-calibration; `benchctl calibrate` measures again", e.Name, c.Name, point, err)
 				}

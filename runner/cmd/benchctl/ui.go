@@ -22,12 +22,13 @@ type ui struct {
 	tty    bool
 	bar    *progressbar.ProgressBar
 	began  time.Time
-	trials int // planned
-	ended  int // measured or failed
+	trials int  // planned
+	atMost bool // trials is an upper limit: a search ends when it has its answer
+	ended  int  // measured or failed
 }
 
 func newUI(out io.Writer, p *plan.Plan) *ui {
-	u := &ui{out: out, began: time.Now(), trials: p.Estimate.Trials}
+	u := &ui{out: out, began: time.Now(), trials: p.Estimate.Trials, atMost: p.Estimate.AtMost}
 	if f, ok := out.(*os.File); ok {
 		u.tty = term.IsTerminal(int(f.Fd())) && os.Getenv("CI") == ""
 	}
@@ -79,9 +80,9 @@ func (u *ui) Event(e runner.Event) {
 		u.endBar()
 		u.print(fmt.Sprintf("%s  stopped after %s", e.Start.ID, shortDuration(e.Elapsed)))
 	case runner.WarmupBegins:
-		u.newBar(fmt.Sprintf("[%d/%d] %s warm-up", u.ended+1, u.trials, e.Trial.ID), e.Total)
+		u.newBar(fmt.Sprintf("%s %s warm-up", u.count(u.ended+1), e.Trial.ID), e.Total)
 	case runner.TrialBegins:
-		u.newBar(fmt.Sprintf("[%d/%d] %s", u.ended+1, u.trials, e.Trial.ID), e.Total)
+		u.newBar(fmt.Sprintf("%s %s", u.count(u.ended+1), e.Trial.ID), e.Total)
 	case runner.TrialProgress:
 		if u.bar != nil {
 			u.bar.Set(e.Done)
@@ -90,16 +91,23 @@ func (u *ui) Event(e runner.Event) {
 		u.endBar()
 		u.ended++
 		u.trials = max(u.trials, u.ended) // a gate that failed is measured once more
-		u.print(fmt.Sprintf("[%d/%d] %s  %s", u.ended, u.trials, e.Trial.ID, e.Message) + u.eta(e))
+		u.print(fmt.Sprintf("%s %s  %s", u.count(u.ended), e.Trial.ID, e.Message) + u.eta(e))
 	case runner.Note:
 		u.print(e.Message)
 	}
 }
 
+func (u *ui) count(n int) string {
+	if u.atMost {
+		return fmt.Sprintf("[%d, at most %d]", n, u.trials)
+	}
+	return fmt.Sprintf("[%d/%d]", n, u.trials)
+}
+
 // eta scales the estimate by how the run has gone so far.
 func (u *ui) eta(e runner.Event) string {
 	left := u.trials - u.ended
-	if left <= 0 || u.ended == 0 || e.Kind != runner.TrialEnded {
+	if left <= 0 || u.ended == 0 || u.atMost || e.Kind != runner.TrialEnded {
 		return ""
 	}
 	per := time.Since(u.began).Seconds() / float64(u.ended)

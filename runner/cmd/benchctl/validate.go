@@ -24,7 +24,11 @@ func (a *app) validateCmd() *cobra.Command {
 				return err
 			}
 			for _, e := range exps {
-				fmt.Fprintf(a.stdout, "%s: ok (%d configs%s, %d load points, %d starts each)\n", e.File, len(e.Own()), between(e), len(e.Points()), e.Starts)
+				loads := fmt.Sprintf("%d load points", len(e.Points()))
+				if e.Load.Capacity != nil {
+					loads = "a capacity search"
+				}
+				fmt.Fprintf(a.stdout, "%s: ok (%d configs%s, %s, %d starts each)\n", e.File, len(e.Own()), between(e), loads, e.Starts)
 			}
 			return nil
 		},
