@@ -28,7 +28,9 @@ func findings(run *result.Run) []string {
 			out = append(out, causes(run, candidate)...)
 		}
 	}
-	out = append(out, waveFindings(run)...)
+	if e.Load.Capacity == nil { // whose throughput nobody compares
+		out = append(out, waveFindings(run)...)
+	}
 	return append(out, promptFinding(run)...)
 }
 

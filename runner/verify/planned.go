@@ -15,6 +15,10 @@ const maxTrials = 1_000_000
 // planned makes the plan again: the run key, which trials there are, with which seeds, and what was known beforehand.
 func (v *verifier) planned() {
 	run := v.again
+	if run.Experiment.Load.Capacity != nil {
+		v.plannedSearch()
+		return
+	}
 	again := confirming(run)
 	first := len(run.Trials) - len(again)
 	if n, sane := trialsOf(run.Experiment); !sane || n != first {
@@ -51,6 +55,22 @@ func (v *verifier) planned() {
 			}
 		}
 	}
+	v.warnings(p)
+}
+
+// plannedSearch makes the plan of a capacity search again. Which loads it measures follows from what it finds.
+func (v *verifier) plannedSearch() {
+	run := v.again
+	p, err := plan.New([]*spec.Experiment{run.Experiment}, plan.Options{
+		Seed: run.Plan.Seed, Fingerprint: run.Host.Fingerprint, LoadGenerator: run.Tool.LoadGenerator, Where: run.Where,
+	})
+	if err != nil {
+		v.differ(Difference{Kind: OfEvidence, File: result.FileName, Path: "experiment", Note: "it cannot be planned: " + err.Error()})
+		return
+	}
+	run.RunKey = p.Experiments[0].RunKey
+	v.count("run keys", 1)
+	v.skip("plan.order, plan.estimate, starts[].id, starts[].block, starts[].repeat, trials[].id, trials[].seed", "the loads of a capacity search follow from what it finds")
 	v.warnings(p)
 }
 
