@@ -36,7 +36,7 @@ printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$version" > "$inf
 cat > "$program" <<EOF
 #!/usr/bin/env bash
 export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1
-exec "\$(dirname "\$(readlink -f "\$0")")/python" -m vllm.entrypoints.cli.main "\$@"
+exec nice -n 10 "\$(dirname "\$(readlink -f "\$0")")/python" -m vllm.entrypoints.cli.main "\$@"
 EOF
 chmod +x "$program"
 echo "  checking that it starts"
