@@ -38,7 +38,7 @@ fuzz: need-go ## run each fuzz target for FUZZTIME (30s)
 	tools/fuzz.sh $(FUZZTIME)
 
 calibrate-stats: need-go ## try every statistic on thousands of simulated starts with a known truth (5 minutes); prints the numbers
-	BENCH_CALIBRATE_STATS=full go test -count=1 -p 1 -timeout 60m -v -run '^TestCalibrate' ./runner/stats ./runner/attribute
+	BENCH_CALIBRATE_STATS=full go test -count=1 -p 1 -timeout 60m -v -run '^TestCalibrate' ./runner/stats ./runner/attribute ./runner/capacity
 
 lint: need-go ## gofmt, vet, staticcheck, actionlint, zizmor
 	tools/lint.sh

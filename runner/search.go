@@ -21,9 +21,27 @@ func (r *Runner) search(ctx context.Context, l *live, t plan.Trial, j *job) erro
 		if err != nil || !more {
 			return err
 		}
-		if err := r.trial(ctx, l, t.Measurement(j.exp.Spec, j.seed, step), j); err != nil {
+		m := t.Measurement(j.exp.Spec, j.seed, step)
+		if err := r.trial(ctx, l, m, j); err != nil {
 			return err
 		}
+		o, err := r.observe(l, j.memory.trials[m.ID], j)
+		if err != nil {
+			return err
+		}
+		r.Observer.Event(Event{Kind: Note, Start: &l.start, Trial: &m, Message: held(m.ID, o)})
+	}
+}
+
+// held says what a measurement means for the search.
+func held(id string, o capacity.Observation) string {
+	switch o.Outcome {
+	case capacity.Holds:
+		return id + " holds: every objective is met"
+	case capacity.Fails:
+		return id + " does not hold: " + oneLine(o.Why)
+	default:
+		return id + " counts for neither side, it cannot be believed: " + oneLine(o.Why)
 	}
 }
 
