@@ -27,7 +27,7 @@ tree with some, such as results. What the folder does not hold is taken as it st
 
 Exit codes: 0 everything is equal · 1 something differs · 2 bad usage, or no results folder · 4 the machinery failed.`,
 		Example: `  benchctl verify results
-  benchctl verify results/tiny-vllm-cpu/2026/11efeff29422 --verbose`,
+  benchctl verify results/tiny-vllm-cpu/2026/11efeff29422-2 --verbose`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("verify needs a results folder\nhint: benchctl verify results")
